@@ -1,0 +1,105 @@
+//! Every failure that a user can see. The text names the op, the shapes, the place and the remedy.
+
+use std::path::PathBuf;
+
+use crate::ir::site::Site;
+
+/// The result of everything that can fail on user input.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A user-visible failure.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Shapes, axes or sizes that do not fit an op.
+    #[error("{op}: {message}{}", at(site))]
+    Shape {
+        /// The op's mnemonic or the method's name.
+        op: &'static str,
+        /// What does not fit and what to do.
+        message: String,
+        /// Where the user called it.
+        site: Option<Site>,
+    },
+    /// Dtypes that do not fit an op.
+    #[error("{op}: {message}{}", at(site))]
+    DType {
+        /// The op's mnemonic or the method's name.
+        op: &'static str,
+        /// What does not fit and what to do.
+        message: String,
+        /// Where the user called it.
+        site: Option<Site>,
+    },
+    /// Something that can't be differentiated.
+    #[error("gradient: {message}{}", at(site))]
+    Gradient {
+        /// What is in the way and what to do.
+        message: String,
+        /// Where the offending node was written.
+        site: Option<Site>,
+    },
+    /// A graph that breaks the rules of its form.
+    #[error("{form}: {message}{}", at(site))]
+    Verify {
+        /// The form that was asked for, such as "shape graph".
+        form: &'static str,
+        /// The rule that is broken, by which node.
+        message: String,
+        /// Where that node was written.
+        site: Option<Site>,
+    },
+    /// Malformed `.uir` text.
+    #[error("{message}\n  --> {name}:{line}:{column}\n   |\n{line:>2} | {text}\n   | {}^", pad(*column))]
+    Parse {
+        /// What was expected.
+        message: String,
+        /// The file's name, or "input".
+        name: String,
+        /// The line's number, from 1.
+        line: usize,
+        /// The column in characters, from 1.
+        column: usize,
+        /// The whole line.
+        text: String,
+    },
+    /// A file that can't be read, written or understood.
+    #[error("{}: {message}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        message: String,
+    },
+    /// The C compiler failed.
+    #[error("{compiler} failed on {}\n{output}", source_path.display())]
+    Compile {
+        /// The command line.
+        compiler: String,
+        /// The generated C file, kept for inspection.
+        source_path: PathBuf,
+        /// What the compiler printed.
+        output: String,
+    },
+    /// Something that uopc does not do, with what to do instead.
+    #[error("{what}: {message}{}", at(site))]
+    Unsupported {
+        /// The op or feature.
+        what: &'static str,
+        /// What to do instead.
+        message: String,
+        /// Where the user asked for it.
+        site: Option<Site>,
+    },
+    /// An environment variable, option or name with an unknown value.
+    #[error("{0}")]
+    Setting(String),
+}
+
+fn at(site: &Option<Site>) -> String {
+    site.map_or(String::new(), |site| format!(" (at {site})"))
+}
+
+fn pad(column: usize) -> String {
+    " ".repeat(column.saturating_sub(1))
+}
