@@ -30,8 +30,8 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
-mod cut;
 mod product;
+mod stop;
 mod vjp;
 
 use std::slice;
@@ -45,8 +45,8 @@ use crate::ir::op::Class;
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
-pub use cut::Diagnostic;
-use cut::cuts;
+pub use stop::Diagnostic;
+use stop::{cuts, not_pure};
 use vjp::{carries, vjp};
 
 /// What the readers of a node have sent to it, in order of arrival.
@@ -105,7 +105,7 @@ pub fn gradient_with(
 fn check(graph: &Graph, root: &UOp, targets: &[UOp]) -> Result<()> {
     let is_lowered = |u: &&UOp| matches!(u.op().info().class, Class::Loop | Class::Program);
     if let Some(u) = graph.nodes.iter().find(is_lowered) {
-        return Err(vjp::not_pure(u));
+        return Err(not_pure(u));
     }
     let asked = [("root", root)]
         .into_iter()

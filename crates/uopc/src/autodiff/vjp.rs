@@ -11,7 +11,8 @@
 use std::f64::consts::LN_2;
 
 use super::product::product_of_others;
-use crate::error::{Error, Result};
+use super::stop::{not_pure, unsupported};
+use crate::error::Result;
 use crate::ir::composite::{pad, reversal, sum_to, zeros_like};
 use crate::ir::dtype::DType;
 use crate::ir::op::{Op, ReduceOp, StageKind};
@@ -109,7 +110,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         }
 
         // u[k] = s_k.
-        Op::Stack => g.index(&[UOp::int(k as i64, DType::I64)]),
+        Op::Stack => g.index(&[UOp::int(k as i64, DType::I32)]),
         // u = x[c0, c1, ...] reads one place: g there, zeros elsewhere.
         Op::Index if s[1..].iter().all(|c| matches!(c.op(), Op::Const(_))) => place(g, x, &s[1..]),
         // u = x backwards: g backwards.
@@ -119,22 +120,14 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
             "gradient of a data-dependent INDEX",
             "use a one-hot matmul",
         )),
-        // u = sum of x: du/dx = 1 for every summand.
-        Op::Reduce {
-            op: ReduceOp::Add, ..
-        } => spread(g, x),
-        // u = max of x: shared evenly among all that are not less.
-        Op::Reduce {
-            op: ReduceOp::Max,
-            n,
-            ..
-        } => share(u, g, x, *n as usize),
-        // u = product of x: du/dx_k is the product of the others.
-        Op::Reduce {
-            op: ReduceOp::Mul,
-            n,
-            ..
-        } => product_of_others(g, x, *n as usize),
+        Op::Reduce { op, n, .. } => match op {
+            // u = sum of x: du/dx = 1 for every summand.
+            ReduceOp::Add => spread(g, x),
+            // u = max of x: shared evenly among all that are not less.
+            ReduceOp::Max => share(u, g, x, *n as usize),
+            // u = product of x: du/dx_k is the product of the others.
+            ReduceOp::Mul => product_of_others(g, x, *n as usize),
+        },
         Op::ScatterAdd(_) | Op::Scan(_) | Op::Custom(_) => Err(unsupported(
             u,
             u.op().mnemonic(),
@@ -161,38 +154,6 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         | Op::Barrier => Err(not_pure(u)),
     }
     .map(Some)
-}
-
-/// The error for an op on memory or time: its derivative is no value.
-pub(super) fn not_pure(u: &UOp) -> Error {
-    let message = format!(
-        "the graph holds {}; autodiff only works on pure shape graphs, so differentiate before \
-         lowering to loops, stores and calls",
-        u.op().mnemonic()
-    );
-    Error::Gradient {
-        message,
-        site: u.site(),
-    }
-}
-
-fn unsupported(u: &UOp, what: &'static str, remedy: &str) -> Error {
-    let types: Vec<String> = u
-        .src()
-        .iter()
-        .map(|s| format!("{} {}", s.dtype(), s.shape()))
-        .collect();
-    let message = format!(
-        "sources {} give {} {}; {remedy}",
-        types.join(", "),
-        u.dtype(),
-        u.shape()
-    );
-    Error::Unsupported {
-        what,
-        message,
-        site: u.site(),
-    }
 }
 
 /// A value of a reduction's shape, repeated to the shape of its source.

@@ -1,4 +1,4 @@
-//! Where gradients stop: names the op that keeps a target from having a gradient.
+//! Where gradients stop: ops that are refused, and ops that cut a target off, by name.
 
 use std::fmt;
 
@@ -95,4 +95,37 @@ fn describe(which: usize, target: &UOp, u: &UOp, k: usize) -> String {
 
 fn typed(u: &UOp) -> String {
     format!("{} {} {}", u.op().mnemonic(), u.dtype(), u.shape())
+}
+
+/// The error for an op on memory or time: its derivative is no value.
+pub(super) fn not_pure(u: &UOp) -> Error {
+    let message = format!(
+        "the graph holds {}; autodiff only works on pure shape graphs, so differentiate before \
+         lowering to loops, stores and calls",
+        u.op().mnemonic()
+    );
+    Error::Gradient {
+        message,
+        site: u.site(),
+    }
+}
+
+/// The error for an op on a path to a target that has no rule.
+pub(super) fn unsupported(u: &UOp, what: &'static str, remedy: &str) -> Error {
+    let types: Vec<String> = u
+        .src()
+        .iter()
+        .map(|s| format!("{} {}", s.dtype(), s.shape()))
+        .collect();
+    let message = format!(
+        "sources {} give {} {}; {remedy}",
+        types.join(", "),
+        u.dtype(),
+        u.shape()
+    );
+    Error::Unsupported {
+        what,
+        message,
+        site: u.site(),
+    }
 }
