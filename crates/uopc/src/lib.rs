@@ -3,5 +3,6 @@
 pub mod error;
 pub mod ir;
 pub mod interp;
+pub mod autodiff;
 
 pub use error::{Error, Result};
