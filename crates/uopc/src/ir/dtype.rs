@@ -38,8 +38,9 @@ use DType::*;
 
 impl DType {
     /// Every dtype, in declaration order.
-    pub const ALL: [DType; 13] =
-        [Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64];
+    pub const ALL: [DType; 13] = [
+        Bool, I8, I16, I32, I64, U8, U16, U32, U64, F16, BF16, F32, F64,
+    ];
 
     /// The name used in `.uir`, in errors and in documentation: `f32`, `i64`, `bool`.
     pub const fn name(self) -> &'static str {

@@ -497,6 +497,9 @@ impl Op {
 
     /// True if swapping the two sources never changes the value.
     pub const fn is_commutative(&self) -> bool {
-        matches!(self, Op::Add | Op::Mul | Op::Max | Op::CmpNe | Op::And | Op::Or | Op::Xor)
+        matches!(
+            self,
+            Op::Add | Op::Mul | Op::Max | Op::CmpNe | Op::And | Op::Or | Op::Xor
+        )
     }
 }

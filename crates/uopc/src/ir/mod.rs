@@ -1,0 +1,20 @@
+//! The language everything is written in: one node type, [`UOp`], in four forms.
+
+pub mod op;
+pub mod dtype;
+pub mod shape;
+pub mod site;
+pub mod uop;
+pub mod infer;
+pub mod build;
+pub mod composite;
+pub mod fold;
+pub mod scalar;
+pub mod visit;
+pub mod form;
+
+pub use dtype::DType;
+pub use op::Op;
+pub use scalar::Scalar;
+pub use shape::Shape;
+pub use uop::UOp;

@@ -1,0 +1,157 @@
+//! Walks over graphs, all iterative: order, consumers, substitution.
+
+use rustc_hash::FxHashMap;
+
+use super::uop::{Sources, UOp};
+use crate::error::Result;
+
+/// All nodes that the roots depend on, roots included, each once, sources before consumers:
+/// depth first, sources left to right. `.uir` numbers and the order in which gradients are
+/// added follow from this order.
+pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
+    Graph::new(roots).nodes
+}
+
+/// A graph in dense form: nodes in topological order, numbered by position.
+pub struct Graph {
+    /// The nodes, sources before consumers.
+    pub nodes: Vec<UOp>,
+    /// Positions of the roots, in the order given.
+    pub roots: Vec<u32>,
+    /// Positions of all sources, one node's after the other's.
+    sources: Vec<u32>,
+    /// Where the sources of node i begin; one more entry than nodes.
+    starts: Vec<u32>,
+    index: FxHashMap<usize, u32>,
+}
+
+impl Graph {
+    /// Numbers the graph under the roots in the order of [`toposort`].
+    pub fn new(roots: &[UOp]) -> Graph {
+        let mut graph = Graph {
+            nodes: Vec::new(),
+            roots: Vec::new(),
+            sources: Vec::new(),
+            starts: vec![0],
+            index: FxHashMap::default(),
+        };
+        // A frame is a node and how many of its sources have been entered.
+        let mut stack: Vec<(&UOp, usize)> = Vec::new();
+        for root in roots {
+            if !graph.index.contains_key(&root.address()) {
+                stack.push((root, 0));
+            }
+            while let Some((u, entered)) = stack.last_mut() {
+                if let Some(s) = u.src().get(*entered) {
+                    *entered += 1;
+                    if !graph.index.contains_key(&s.address()) {
+                        stack.push((s, 0));
+                    }
+                } else {
+                    let u: &UOp = u;
+                    stack.pop();
+                    graph.append(u);
+                }
+            }
+            graph.roots.push(graph.index[&root.address()]);
+        }
+        graph
+    }
+
+    fn append(&mut self, u: &UOp) {
+        for s in u.src() {
+            self.sources.push(self.index[&s.address()]);
+        }
+        self.starts.push(self.sources.len() as u32);
+        self.index.insert(u.address(), self.nodes.len() as u32);
+        self.nodes.push(u.clone());
+    }
+
+    /// How many nodes there are.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// True if there are no nodes.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Positions of node i's sources, in order.
+    pub fn src(&self, i: usize) -> &[u32] {
+        &self.sources[self.starts[i] as usize..self.starts[i + 1] as usize]
+    }
+
+    /// The position of a node, if it is in the graph.
+    pub fn position(&self, u: &UOp) -> Option<usize> {
+        self.index.get(&u.address()).map(|&i| i as usize)
+    }
+
+    /// For each node how often it is read: once per appearance among sources and roots.
+    pub fn uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.len()];
+        for &s in self.sources.iter().chain(&self.roots) {
+            uses[s as usize] += 1;
+        }
+        uses
+    }
+
+    /// For each node the positions of the nodes that read it, ascending, once per appearance.
+    pub fn consumers(&self) -> Vec<Vec<u32>> {
+        let mut consumers = vec![Vec::new(); self.len()];
+        for i in 0..self.len() {
+            for &s in self.src(i) {
+                consumers[s as usize].push(i as u32);
+            }
+        }
+        consumers
+    }
+
+    /// Builds the graph anew from the leaves up: `rebuild` gets a node's position, the node and
+    /// its new sources, and returns what takes its place. The result is the new roots.
+    ///
+    /// # Errors
+    /// The first error of `rebuild`.
+    pub fn map(
+        &self,
+        mut rebuild: impl FnMut(usize, &UOp, &[UOp]) -> Result<UOp>,
+    ) -> Result<Vec<UOp>> {
+        let mut new: Vec<UOp> = Vec::with_capacity(self.len());
+        let mut src = Sources::new();
+        for (i, u) in self.nodes.iter().enumerate() {
+            src.clear();
+            src.extend(self.src(i).iter().map(|&s| new[s as usize].clone()));
+            let made = rebuild(i, u, &src)?;
+            new.push(made);
+        }
+        Ok(self
+            .roots
+            .iter()
+            .map(|&r| new[r as usize].clone())
+            .collect())
+    }
+}
+
+impl UOp {
+    /// The same op on other sources; the node itself if they are its own.
+    ///
+    /// # Errors
+    /// When the op does not accept them.
+    pub fn with_src(&self, src: &[UOp]) -> Result<UOp> {
+        if self.src() == src {
+            return Ok(self.clone());
+        }
+        UOp::new(self.op().clone(), Sources::from(src))
+    }
+}
+
+/// Replaces nodes by others throughout the graphs of the roots.
+///
+/// # Errors
+/// When a consumer does not accept a replacement.
+pub fn substitute(roots: &[UOp], replace: &FxHashMap<UOp, UOp>) -> Result<Vec<UOp>> {
+    Graph::new(roots).map(|_, u, src| match replace.get(u) {
+        Some(other) => Ok(other.clone()),
+        None => u.with_src(src),
+    })
+}
