@@ -1,5 +1,7 @@
 //! The project's checks, each one command: `cargo xtask ci` is what a change must pass.
 
+#![warn(clippy::unwrap_used)]
+
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};

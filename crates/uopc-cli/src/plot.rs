@@ -258,7 +258,11 @@ fn draw_panel<DB: DrawingBackend>(
     )?;
 
     // The curve, broken where a value is missing.
-    for piece in panel.curve.split(|p| !p.1.is_finite()) {
+    for piece in panel
+        .curve
+        .split(|p| !p.1.is_finite())
+        .filter(|p| !p.is_empty())
+    {
         let line: Vec<_> = piece.iter().map(|&(a, b)| (px(a), py(b))).collect();
         area.draw(&PathElement::new(
             line.clone(),

@@ -12,6 +12,7 @@ const EMPTY_NAMES: &[&str] = &["utils", "helpers", "common", "misc", "base"];
 const EXHAUSTIVE: &[&str] = &[
     "ir/verify",
     "ir/shape",
+    "ir/infer",
     "autodiff/vjp",
     "autodiff/jvp",
     "autodiff/vmap",
