@@ -193,7 +193,8 @@ mod tests {
     fn a_package_without_its_data_is_refused() {
         let complete = PACKAGED.join("\n");
         check_list(&complete).expect("nothing is missing");
-        let error = check_list(&complete.replace("data/digits.csv.gz\n", "")).unwrap_err();
+        let error = check_list(&complete.replace("data/digits.csv.gz\n", ""))
+            .expect_err("something is missing");
         assert_eq!(error.to_string(), "the package lacks data/digits.csv.gz");
     }
 }

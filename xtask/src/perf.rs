@@ -133,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_run_without_a_summary_is_an_error() {
-        let error = Summary::read("{\"epoch\":1,\"loss\":0.5}\n").unwrap_err();
+        let error =
+            Summary::read("{\"epoch\":1,\"loss\":0.5}\n").expect_err("something is missing");
         assert!(
             error.to_string().contains("`test_accuracy` is missing"),
             "{error}"
