@@ -1,5 +1,7 @@
 //! uopc, a small and inspectable tensor compiler.
 
+#![warn(clippy::unwrap_used)]
+
 pub mod error;
 pub mod debug;
 pub mod ir;
