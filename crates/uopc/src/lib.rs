@@ -2,5 +2,6 @@
 
 pub mod error;
 pub mod ir;
+pub mod backend;
 
 pub use error::{Error, Result};
