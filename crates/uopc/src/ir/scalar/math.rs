@@ -137,8 +137,8 @@ pub fn exp2<R: Real>(x: R) -> R {
 /// Limits x to a range beyond which the result is 0 or infinite anyway. NaN passes.
 fn clamp<R: Real>(x: R, (least, greatest): (f64, f64)) -> R {
     let (least, greatest) = (x.constant(least), x.constant(greatest));
-    let x = x.below(least).select(least, x).named("above");
-    greatest.below(x).select(greatest, x).named("c")
+    let x = x.below(least).select(least, x).named("x");
+    greatest.below(x).select(greatest, x).named("x")
 }
 
 /// d * (c0 + c1) for an exact constant c0 + c1, as the rounded product and what it lacks.
@@ -194,13 +194,14 @@ pub fn log2<R: Real>(x: R) -> R {
     let half = (number(0.5) * d).named("half");
     let square = (half * d).named("square");
     let square_lost = half.fma(d, -square);
-    let tail = s * z.fma(horner(z, f.log), square);
+    let tail = (s * z.fma(horner(z, f.log), square)).named("tail");
     // d - square, and all that is small beside it.
     let main = (d - square).named("main");
     let rest = (((d - main) - square) - square_lost + tail).named("rest");
     let high = (main * number(f.log2_e[0])).named("high");
     let lost = main.fma(number(f.log2_e[0]), -high);
-    let low = main.fma(number(f.log2_e[1]), rest.fma(number(f.log2_e[0]), lost));
+    let low = rest.fma(number(f.log2_e[0]), lost).named("low");
+    let low = main.fma(number(f.log2_e[1]), low).named("low");
     let sum = (e + high).named("sum");
     let y = (sum + (((e - sum) + high) + low)).named("y");
     // log2 of infinity and NaN is itself, of a negative number NaN.
@@ -211,7 +212,7 @@ pub fn log2<R: Real>(x: R) -> R {
     number(0.0).below(x).select(y, outside)
 }
 
-/// c[0] + c[1] x + c[2] x^2 + ...
+/// c\[0\] + c\[1\] x + c\[2\] x^2 + ...
 fn horner<R: Real>(x: R, coefficients: &[f64]) -> R {
     let (&last, others) = coefficients
         .split_last()
@@ -219,5 +220,5 @@ fn horner<R: Real>(x: R, coefficients: &[f64]) -> R {
     others
         .iter()
         .rev()
-        .fold(x.constant(last), |sum, &c| sum.fma(x, x.constant(c)))
+        .fold(x.constant(last), |p, &c| p.fma(x, x.constant(c)).named("p"))
 }

@@ -38,7 +38,7 @@ pub fn sin_near<R: Real>(x: R, k: R::Word) -> R {
     // r - (w + more), where r may have lost so many digits that w is larger.
     let w = (n * x.constant(f.half_pi[1])).named("w");
     let lost = n.fma(x.constant(f.half_pi[1]), -w);
-    let more = n.fma(x.constant(f.half_pi[2]), lost);
+    let more = n.fma(x.constant(f.half_pi[2]), lost).named("more");
     let high = (r - w).named("high");
     let back = (r - high).named("back");
     let low = ((r - (high + back)) + (back - w) - more).named("low");
@@ -75,7 +75,8 @@ pub fn sin_far<R: Real>(x: R, k: R::Word) -> R {
             .left(s)
             .or(next.right(word(width - 1).minus(s)))
     };
-    let (w0, w1, w2) = (window(0), window(1).named("w1"), window(2).named("w2"));
+    let (w0, w1) = (window(0).named("w0"), window(1).named("w1"));
+    let w2 = window(2).named("w2");
     // The product of m and the three words, dropping what is above them.
     let p2 = m.times(w2).named("p2");
     let low1 = m.times(w1).named("low1");
@@ -90,7 +91,10 @@ pub fn sin_far<R: Real>(x: R, k: R::Word) -> R {
     let f0 = shifted(p0, p1).named("f0");
     let f1 = shifted(p1, p2).named("f1");
     let f2 = p2.left(word(2));
-    let turns = p0.right(word(width - 2)).plus(f0.right(word(width - 1)));
+    let turns = p0
+        .right(word(width - 2))
+        .plus(f0.right(word(width - 1)))
+        .named("turns");
     // Half words are exact as floats.
     let half = word(width / 2);
     let low_half = |w: R::Word| w.and(word((1 << (width / 2)) - 1)).to_real();
@@ -105,12 +109,13 @@ pub fn sin_far<R: Real>(x: R, k: R::Word) -> R {
     let ab = (a + b).named("ab");
     let abc = (ab + c).named("abc");
     let sum = (abc + d).named("sum");
-    let rest = (b - (ab - a)) + (c - (abc - ab)) + (d - (sum - abc)) + e;
+    let rest = ((b - (ab - a)) + (c - (abc - ab)) + (d - (sum - abc)) + e).named("rest");
     // The fraction in quarter turns becomes an angle.
     let pi = f.half_pi.map(|p| x.constant(p));
     let high = (sum * pi[0]).named("high");
     let lost = sum.fma(pi[0], -high);
-    let low = rest.fma(pi[0], sum.fma(pi[1], lost)).named("low");
+    let low = sum.fma(pi[1], lost).named("low");
+    let low = rest.fma(pi[0], low).named("low");
     // What holds for |x| holds for x with all signs turned.
     let sign = bits.and(word(f.sign)).named("sign");
     let minus = sign.right_signed(word(width - 1)).named("minus");
@@ -133,17 +138,18 @@ fn quadrant<R: Real>(x: R, high: R, low: R, q: R::Word) -> R {
     let z = (high * high).named("z");
     // sin(high + low) = high + low + z*high*S(z) - low*z/2. Only 0 itself has the sine 0, with its
     // own sign.
-    let tail = (number(-0.5) * z).fma(low, low);
-    let sin = high + (z * high).fma(horner(z, f.sin), tail);
-    let sin = x.equals(number(0.0)).select(x, sin).named("sin");
+    let tail = (number(-0.5) * z).fma(low, low).named("tail");
+    let sine = high + (z * high).fma(horner(z, f.sin), tail);
+    let sine = x.equals(number(0.0)).select(x, sine).named("sine");
     // cos(high + low) = 1 - z/2 + z*z*C(z) - (high*low + what z lacks of high*high, halved).
     let half = (number(0.5) * z).named("half_z");
     let near = (number(1.0) - half).named("near");
     let near_lost = (number(1.0) - near) - half;
     let z_lost = high.fma(high, -z);
-    let other = high.fma(low, number(0.5) * z_lost);
-    let cos = near + (near_lost + (z * z).fma(horner(z, f.cos), -other));
-    let y = q.and(word(1)).nonzero().select(cos, sin);
+    let other = high.fma(low, number(0.5) * z_lost).named("other");
+    let rest = (z * z).fma(horner(z, f.cos), -other);
+    let cosine = (near + (near_lost + rest)).named("cosine");
+    let y = q.and(word(1)).nonzero().select(cosine, sine);
     let turned = q.and(word(2)).left(word(f.sign.ilog2() as u64 - 1));
     y.bits().xor(turned).real()
 }
