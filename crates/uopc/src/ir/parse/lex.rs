@@ -110,7 +110,14 @@ impl<'t> Cursor<'t> {
         let at = self.at;
         let rest = &self.text[at..];
         let token = match rest.chars().next() {
-            None | Some(';') => Token::End,
+            None | Some(';') => {
+                // What is missing is missing behind the last token, not behind blanks.
+                let at = self.text[..at].trim_end().len();
+                return Ok(At {
+                    token: Token::End,
+                    at,
+                });
+            }
             Some('%') => {
                 let digits = &rest[1..word_end(&rest[1..]) + 1];
                 self.at += 1 + digits.len();
