@@ -3,5 +3,7 @@
 pub mod error;
 pub mod debug;
 pub mod ir;
+pub mod rewrite;
+pub mod rules;
 
 pub use error::{Error, Result};
