@@ -12,7 +12,7 @@
 //! | MULACC | fused: rounded once | wraps | (a and b) or c |
 //! | RECIP, DIV | IEEE: x/0 is an infinity, 0/0 NaN | | |
 //! | SQRT, TRUNC | IEEE; sqrt(-0) = -0, trunc keeps the sign of zero | | |
-//! | EXP, EXP2, LOG2, SIN | the sequences of [`math`](math) | | |
+//! | EXP, EXP2, LOG2, SIN | the sequences of [`math`] | | |
 //! | WHERE | the chosen value, bits unchanged | same | same |
 //! | CMPLT | false if either is NaN; -0 = +0 | by value | false < true |
 //! | CMPNE | true if either is NaN; -0 = +0 | by value | exclusive or |
@@ -263,15 +263,15 @@ pub fn apply(op: &Op, dtype: DType, args: &[Scalar]) -> Scalar {
             |a, b| a / b,
             |_, _| unreachable!("div is for floats"),
         ),
-        Op::Exp2 => unary(dtype, args, math::exp2_f32, math::exp2_f64),
-        Op::Log2 => unary(dtype, args, math::log2_f32, math::log2_f64),
-        Op::Exp => unary(dtype, args, math::exp_f32, math::exp_f64),
+        Op::Exp2 => unary(dtype, args, math::exp2, math::exp2),
+        Op::Log2 => unary(dtype, args, math::log2, math::log2),
+        Op::Exp => unary(dtype, args, math::exp, math::exp),
         Op::Sqrt => unary(dtype, args, f32::sqrt, f64::sqrt),
         Op::Sin(k) => unary(
             dtype,
             args,
-            |x| math::sin_f32(x, *k),
-            |x| math::sin_f64(x, *k),
+            |x| math::sin::sin_f32(x, *k as u32),
+            |x| math::sin::sin_f64(x, *k as u64),
         ),
         Op::Trunc => unary(dtype, args, f32::trunc, f64::trunc),
         Op::MulAcc => mul_acc(dtype, args),
