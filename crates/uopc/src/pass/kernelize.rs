@@ -1,0 +1,176 @@
+//! Kernelize: split one shape graph into kernels (elsewhere: fusion, partitioning).
+//!
+//! In:       ShapeGraph without `stage detach`, simplified, its buffers numbered slots.
+//! Out:      Plan: kernels in run order, each computing one buffer from buffers.
+//! Keeps:    the value of every root, bit for bit.
+//! Ensures:  no reduction is computed twice, and nothing else unless fusion.rs judged it cheap.
+//! Cost:     linear in nodes and in what kernels compute again.
+//! Example:  tests/golden/kernelize/softmax.uir, three kernels.
+
+use std::fmt::Write;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::fusion::{self, Reason};
+use crate::error::{Error, Result};
+use crate::ir::form::{BufferIndex, Kernel, Plan, PlanBuffer, Role, ShapeGraph};
+use crate::ir::op::{BufferId, ParamMode};
+use crate::ir::visit::{Graph, substitute, toposort};
+use crate::ir::{Op, UOp, verify};
+
+/// A plan, and for each node that has a buffer which one it is.
+pub struct Kernelized {
+    /// The plan.
+    pub plan: Plan,
+    /// Nodes of the graph by buffer; a RESHAPE of such a node has the same buffer.
+    pub buffer_of: FxHashMap<UOp, BufferIndex>,
+}
+
+/// Splits a graph into kernels. `name` is given to the kernel if there is only one.
+///
+/// # Errors
+/// When the graph reads live memory instead of numbered slots.
+pub fn kernelize(shapes: &ShapeGraph, name: Option<&str>) -> Result<Kernelized> {
+    let graph = Graph::new(shapes.roots());
+    let reasons = fusion::choose_buffers(&graph);
+    let mut buffers = inputs(&graph)?;
+    let mut buffer_of: FxHashMap<UOp, BufferIndex> = FxHashMap::default();
+    for (u, b) in graph.nodes.iter().filter(|u| is_buffer(u)).zip(0..) {
+        buffer_of.insert(u.clone(), b);
+    }
+    let root_bases: FxHashSet<usize> =
+        graph.roots.iter().map(|&r| fusion::base(&graph, r as usize)).collect();
+    let mut computed = Vec::new();
+    for (i, u) in graph.nodes.iter().enumerate() {
+        let Some(reason) = reasons[i] else { continue };
+        if is_buffer(u) {
+            continue;
+        }
+        let role = if root_bases.contains(&i) { Role::Output } else { Role::Temporary };
+        let n = u.shape().numel();
+        buffer_of.insert(u.clone(), buffers.len() as BufferIndex);
+        buffers.push(PlanBuffer { dtype: u.dtype(), n, role, reason });
+        if n > 0 {
+            computed.push(i);
+        }
+    }
+    let single = computed.len() == 1;
+    let kernels = computed
+        .iter()
+        .map(|&i| kernel(&graph, &reasons, &buffers, &buffer_of, i, single, name))
+        .collect::<Result<_>>()?;
+    let outputs = (graph.roots.iter())
+        .map(|&r| buffer_of[&graph.nodes[fusion::base(&graph, r as usize)]])
+        .collect();
+    Ok(Kernelized { plan: Plan { kernels, buffers, outputs }, buffer_of })
+}
+
+fn is_buffer(u: &UOp) -> bool {
+    matches!(u.op(), Op::Buffer { .. })
+}
+
+fn inputs(graph: &Graph) -> Result<Vec<PlanBuffer>> {
+    let mut buffers = Vec::new();
+    for u in &graph.nodes {
+        let Op::Buffer { id, dtype, n } = u.op() else { continue };
+        let BufferId::Slot(slot) = id else {
+            let message = "a plan reads numbered slots; replace live memory by slots first".into();
+            return Err(Error::Verify { form: "kernelize", message, site: u.site() });
+        };
+        let role = Role::Input(*slot);
+        buffers.push(PlanBuffer { dtype: *dtype, n: *n, role, reason: "input" });
+    }
+    Ok(buffers)
+}
+
+/// The kernel that computes node i.
+fn kernel(
+    graph: &Graph,
+    reasons: &[Option<Reason>],
+    buffers: &[PlanBuffer],
+    buffer_of: &FxHashMap<UOp, BufferIndex>,
+    i: usize,
+    single: bool,
+    name: Option<&str>,
+) -> Result<Kernel> {
+    let (members, stops) = extent_of(graph, reasons, i);
+    // Each buffer read becomes a parameter, for now numbered like the plan's buffers.
+    let read = |u: &UOp| {
+        let b = buffer_of[u];
+        let buffer = &buffers[b as usize];
+        UOp::param(b, ParamMode::In, buffer.dtype, buffer.n).reshape(u.shape())
+    };
+    let mut made: FxHashMap<usize, UOp> = FxHashMap::default();
+    for s in stops {
+        made.insert(s, read(&graph.nodes[s])?);
+    }
+    for &k in &members {
+        let src: Vec<UOp> = graph.src(k).iter().map(|&s| made[&(s as usize)].clone()).collect();
+        made.insert(k, graph.nodes[k].with_src(&src)?);
+    }
+    let body = made[&i].clone();
+    let (body, ins) = number_params(body, buffers, single)?;
+    let out_slot = ins.iter().map(|&(slot, _)| slot + 1).max().unwrap_or(0);
+    let name = match name {
+        Some(name) if single => name.into(),
+        _ => kernel_name(graph, &members, i).into(),
+    };
+    let outs = vec![(out_slot, buffer_of[&graph.nodes[i]])];
+    Ok(Kernel { name, body: verify::shape_graph(vec![body])?, outs, ins })
+}
+
+/// The nodes that the kernel of node i computes, in order, and the buffered nodes it reads.
+fn extent_of(graph: &Graph, reasons: &[Option<Reason>], i: usize) -> (Vec<usize>, Vec<usize>) {
+    let (mut members, mut stops) = (Vec::new(), Vec::new());
+    let mut seen = FxHashSet::default();
+    let mut stack = vec![i];
+    while let Some(k) = stack.pop() {
+        if !seen.insert(k) {
+            continue;
+        }
+        if k != i && (reasons[k].is_some() || is_buffer(&graph.nodes[k])) {
+            stops.push(k);
+        } else {
+            members.push(k);
+            stack.extend(graph.src(k).iter().map(|&s| s as usize));
+        }
+    }
+    members.sort_unstable();
+    (members, stops)
+}
+
+/// Gives the parameters their final numbers: a plan of one kernel keeps the numbers of the text
+/// slots, kernels of a larger plan count from 0 in the order in which they read.
+fn number_params(
+    body: UOp,
+    buffers: &[PlanBuffer],
+    single: bool,
+) -> Result<(UOp, Vec<(u32, BufferIndex)>)> {
+    let mut ins = Vec::new();
+    let mut renumbered = FxHashMap::default();
+    for u in toposort(std::slice::from_ref(&body)) {
+        let Op::Param { slot: b, mode, dtype, n } = *u.op() else { continue };
+        let slot = match buffers[b as usize].role {
+            Role::Input(slot) if single => slot,
+            _ => ins.len() as u32,
+        };
+        ins.push((slot, b));
+        renumbered.insert(u.clone(), UOp::param(slot, mode, dtype, n));
+    }
+    let body = substitute(&[body], &renumbered)?.remove(0);
+    ins.sort_unstable();
+    Ok((body, ins))
+}
+
+/// `r` for kernels that reduce, else `e`, and the shape they compute.
+fn kernel_name(graph: &Graph, members: &[usize], i: usize) -> String {
+    let reduces = members.iter().any(|&k| matches!(graph.nodes[k].op(), Op::Reduce { .. }));
+    let mut name = String::from(if reduces { "r" } else { "e" });
+    for d in graph.nodes[i].shape().iter() {
+        write!(name, "_{d}").expect("writing to a string cannot fail");
+    }
+    if graph.nodes[i].shape().rank() == 0 {
+        name.push_str("_1");
+    }
+    name
+}
