@@ -7,19 +7,17 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::UNIX_EPOCH;
 
+use super::prelude::{LIBRARIES, REQUIRED_FLAGS};
 use crate::error::{Error, Result};
 
 /// The names that are tried, in this order, when the user names no compiler.
 pub const NAMES: [&str; 3] = ["cc", "gcc", "clang"];
 
-/// What every unit is compiled with. Values are those of IEEE arithmetic and of `ir::scalar`:
-/// nothing is contracted or reassociated, signed integers wrap.
-pub const FLAGS: [&str; 8] = [
+/// What every unit is compiled with, next to what the helpers need. Only entries are visible from
+/// outside, so no kernel's name meets one in another library.
+pub const FLAGS: [&str; 5] = [
     "-O2",
     "-std=gnu11",
-    "-ffp-contract=off",
-    "-fno-math-errno",
-    "-fwrapv",
     "-fvisibility=hidden",
     "-fPIC",
     "-shared",
@@ -102,7 +100,7 @@ impl Compiler {
     /// Everything on the command line that changes the result.
     pub fn flags(&self) -> String {
         let mut flags = self.words.clone();
-        flags.extend(FLAGS.iter().chain(&[NATIVE]).map(|f| f.to_string()));
+        flags.extend(options(true).map(String::from));
         flags.join(" ")
     }
 
@@ -126,11 +124,8 @@ impl Compiler {
 
     fn attempt(&self, source: &Path, object: &Path, native: bool) -> Result<()> {
         let mut command = self.command();
-        command.args(FLAGS);
-        if native {
-            command.arg(NATIVE);
-        }
-        command.arg("-o").arg(object).arg(source).arg("-lm");
+        command.args(options(native));
+        command.arg("-o").arg(object).arg(source).args(LIBRARIES);
         let failed = |output: String| Error::Compile {
             compiler: self.shown(native),
             source_path: source.to_path_buf(),
@@ -163,12 +158,17 @@ impl Compiler {
     fn shown(&self, native: bool) -> String {
         let mut line = self.program.display().to_string();
         let words = self.words.iter().map(String::as_str);
-        for word in words.chain(FLAGS).chain(native.then_some(NATIVE)) {
+        for word in words.chain(options(native)) {
             line.push(' ');
             line.push_str(word);
         }
         line
     }
+}
+
+fn options(native: bool) -> impl Iterator<Item = &'static str> {
+    let needed = REQUIRED_FLAGS.iter().copied();
+    FLAGS.into_iter().chain(needed).chain(native.then_some(NATIVE))
 }
 
 /// The file of a program given by path or by name.
