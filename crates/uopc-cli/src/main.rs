@@ -1,1 +1,3 @@
+//! The program `uopc`.
+
 fn main() {}

@@ -1,6 +1,11 @@
 //! uopc, a small and inspectable tensor compiler.
 
+#![warn(clippy::unwrap_used)]
+
 pub mod error;
+pub mod debug;
 pub mod ir;
+pub mod interp;
+pub mod autodiff;
 
 pub use error::{Error, Result};

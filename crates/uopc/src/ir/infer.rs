@@ -326,16 +326,14 @@ fn gate_type(op: &Op, gate: Option<&UOp>) -> Result<()> {
 }
 
 fn reference(op: &Op, memory: &UOp) -> Result<()> {
-    match memory.op() {
-        Op::Param { .. } | Op::Local { .. } => Ok(()),
-        other => {
-            let found = other.mnemonic();
-            shape_error(
-                op,
-                format!("needs a param or a local to access, not {found}"),
-            )
-        }
+    if matches!(memory.op(), Op::Param { .. } | Op::Local { .. }) {
+        return Ok(());
     }
+    let found = memory.op().mnemonic();
+    shape_error(
+        op,
+        format!("needs a param or a local to access, not {found}"),
+    )
 }
 
 fn arity_text(lo: usize, hi: usize) -> String {

@@ -12,7 +12,7 @@
 //! | MULACC | fused: rounded once | wraps | (a and b) or c |
 //! | RECIP, DIV | IEEE: x/0 is an infinity, 0/0 NaN | | |
 //! | SQRT, TRUNC | IEEE; sqrt(-0) = -0, trunc keeps the sign of zero | | |
-//! | EXP, EXP2, LOG2, SIN | the sequences of [`math`](math) | | |
+//! | EXP, EXP2, LOG2, SIN | the sequences of [`math`] | | |
 //! | WHERE | the chosen value, bits unchanged | same | same |
 //! | CMPLT | false if either is NaN; -0 = +0 | by value | false < true |
 //! | CMPNE | true if either is NaN; -0 = +0 | by value | exclusive or |

@@ -1,0 +1,131 @@
+//! Where gradients stop: ops that are refused, and ops that cut a target off, by name.
+
+use std::fmt;
+
+use super::vjp::carries;
+use crate::error::Error;
+use crate::ir::op::{Op, StageKind};
+use crate::ir::site::Site;
+use crate::ir::uop::UOp;
+use crate::ir::visit::Graph;
+
+/// Says that a target got zeros because every path from it to the root is cut, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Position of the target in the list that was asked for.
+    pub target: usize,
+    /// The target, the op that cuts, its shapes and dtypes, and the remedy.
+    pub message: String,
+    /// Where the op that cuts was written.
+    pub site: Option<Site>,
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str(&self.message)?;
+        self.site.map_or(Ok(()), |site| write!(f, " (at {site})"))
+    }
+}
+
+impl From<Diagnostic> for Error {
+    fn from(cut: Diagnostic) -> Error {
+        Error::Gradient {
+            message: cut.message,
+            site: cut.site,
+        }
+    }
+}
+
+/// A diagnostic for each `(target, position)` whose node is in the graph but got no cotangent.
+pub(super) fn cuts(graph: &Graph, missing: &[(usize, usize)]) -> Vec<Diagnostic> {
+    // For each node an edge `(reader, source number)` that carries nothing and that a path from
+    // the node meets first. Readers nearer to the node overwrite farther ones.
+    let mut cut: Vec<Option<(usize, usize)>> = vec![None; graph.len()];
+    for (i, u) in graph.nodes.iter().enumerate().rev() {
+        for (k, &s) in graph.src(i).iter().enumerate() {
+            let found = if carries(u, k) { cut[i] } else { Some((i, k)) };
+            cut[s as usize] = found.or(cut[s as usize]);
+        }
+    }
+    let describe = |&(which, position): &(usize, usize)| {
+        let (reader, k) = cut[position]?;
+        let u = &graph.nodes[reader];
+        let message = describe(which, &graph.nodes[position], u, k);
+        Some(Diagnostic {
+            target: which,
+            message,
+            site: u.site(),
+        })
+    };
+    missing.iter().filter_map(describe).collect()
+}
+
+fn describe(which: usize, target: &UOp, u: &UOp, k: usize) -> String {
+    let t = typed(target);
+    let types: Vec<String> = u.src().iter().map(typed).collect();
+    let types = types.join(", ");
+    let (reason, remedy) = match u.op() {
+        Op::Stage(StageKind::Detach) => ("it is detached", "leave out the detach"),
+        Op::Cast(_) => (
+            "integers and bools have no derivative",
+            "cast to a float instead",
+        ),
+        Op::CmpLt | Op::CmpNe => ("comparisons have no derivative", "use a where of floats"),
+        Op::Where if k == 0 => ("a condition has no derivative", "let a branch depend on it"),
+        Op::Index => (
+            "positions have no derivative",
+            "let the values depend on it",
+        ),
+        Op::ArgSort => ("positions have no derivative", "read the values at them"),
+        _ => (
+            "its derivative is zero or undefined everywhere",
+            "use another op",
+        ),
+    };
+    let op = match u.op() {
+        Op::Stage(kind) => format!("stage {}", kind.name()),
+        Op::Cast(to) => format!("cast to {to}"),
+        op => op.mnemonic().to_string(),
+    };
+    format!(
+        "target {which}, {t}, gets zeros: every path from it to the root is cut, by {op} of \
+         {types}: {reason}; {remedy}, or leave it out of the targets"
+    )
+}
+
+fn typed(u: &UOp) -> String {
+    format!("{} {} {}", u.op().mnemonic(), u.dtype(), u.shape())
+}
+
+/// The error for an op on memory or time: its derivative is no value.
+pub(super) fn not_pure(u: &UOp) -> Error {
+    let message = format!(
+        "the graph holds {}; autodiff only works on pure shape graphs, so differentiate before \
+         lowering to loops, stores and calls",
+        u.op().mnemonic()
+    );
+    Error::Gradient {
+        message,
+        site: u.site(),
+    }
+}
+
+/// The error for an op on a path to a target that has no rule.
+pub(super) fn unsupported(u: &UOp, what: &'static str, remedy: &str) -> Error {
+    let types: Vec<String> = u
+        .src()
+        .iter()
+        .map(|s| format!("{} {}", s.dtype(), s.shape()))
+        .collect();
+    let message = format!(
+        "sources {} give {} {}; {remedy}",
+        types.join(", "),
+        u.dtype(),
+        u.shape()
+    );
+    Error::Unsupported {
+        what,
+        message,
+        site: u.site(),
+    }
+}

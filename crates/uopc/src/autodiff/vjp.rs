@@ -1,0 +1,199 @@
+//! The vjp (vector-Jacobian product) of each op: the whole knowledge about derivatives.
+//!
+//! For a node `u = op(s)` with cotangent `g`, the derivative of the root with respect to u, the
+//! rule of source k is `g * du/ds_k`: for elementwise ops a product element by element, for ops
+//! that move elements the transpose of the move. Constants have their node's shape.
+//!
+//! Where there is no derivative a rule makes a choice, the same everywhere: what ties for a
+//! maximum shares evenly. An unordered comparison (a NaN) counts as a tie, so the shares of a
+//! cotangent always sum to it.
+
+use std::f64::consts::LN_2;
+
+use super::product::product_of_others;
+use super::stop::{not_pure, unsupported};
+use crate::error::Result;
+use crate::ir::composite::{pad, reversal, sum_to, zeros_like};
+use crate::ir::dtype::DType;
+use crate::ir::op::{Op, ReduceOp, StageKind};
+use crate::ir::uop::UOp;
+
+/// True if a small change of source k may change u: both are floats, and u depends on the
+/// source in a way that has a derivative. Elsewhere [`vjp`] is `None`.
+pub(super) fn carries(u: &UOp, k: usize) -> bool {
+    let stops = matches!(
+        u.op(),
+        Op::Stage(StageKind::Detach) | Op::Trunc | Op::Bitcast(_)
+    );
+    u.dtype().is_float() && u.src()[k].dtype().is_float() && !stops
+}
+
+/// What the cotangent `g` of u contributes to that of source k, or `None` if nothing can.
+pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
+    if !carries(u, k) {
+        return Ok(None);
+    }
+    let s = u.src();
+    let x = &s[k];
+    match u.op() {
+        // Leaves: no sources.
+        Op::Const(_) | Op::Buffer { .. } | Op::Param { .. } | Op::Iota { .. } => return Ok(None),
+
+        // u = a + b: du/da = du/db = 1.
+        Op::Add => Ok(g.clone()),
+        // u = a*b: du/da = b, du/db = a.
+        Op::Mul => g.mul(&s[1 - k]),
+        // u = max(a, b): 1 where the source is greater, 0 where it is less, 1/2 at a tie.
+        Op::Max => {
+            let other = &s[1 - k];
+            let tie = x
+                .cmplt(other)?
+                .where_(&zeros_like(g)?, &g.mul(&g.full_like(0.5)?)?)?;
+            other.cmplt(x)?.where_(g, &tie)
+        }
+        // u = 1/x: du/dx = -1/x^2 = -u^2, with g*u first: it is 0 where u is, whatever u*u does.
+        Op::Recip => g.mul(u)?.mul(u)?.neg(),
+        // u = a/b: du/da = 1/b, du/db = -a/b^2 = -u/b.
+        Op::Div if k == 0 => g.div(&s[1]),
+        Op::Div => g.mul(u)?.div(&s[1])?.neg(),
+        // u = 2^x = e^(x ln 2): du/dx = u ln 2.
+        Op::Exp2 => g.mul(u)?.mul(&u.full_like(LN_2)?),
+        // u = ln(x) / ln 2: du/dx = 1/(x ln 2).
+        Op::Log2 => g.div(x)?.div(&u.full_like(LN_2)?),
+        // u = e^x: du/dx = u.
+        Op::Exp => g.mul(u),
+        // u^2 = x: du/dx = 1/(2u).
+        Op::Sqrt => g.mul(&u.full_like(0.5)?)?.div(u),
+        // u = sin(x + t quarter turns): du/dx is a quarter turn ahead, exact at any x.
+        Op::Sin(turns) => g.mul(&x.sin_turned((turns + 1) % 4)?),
+        // u = a*b + c: du/da = b, du/db = a, du/dc = 1.
+        Op::MulAcc if k == 2 => Ok(g.clone()),
+        Op::MulAcc => g.mul(&s[1 - k]),
+        // A float in another float type is itself up to rounding: du/dx = 1.
+        Op::Cast(_) => g.cast(x.dtype()),
+        // u = c ? a : b copies from a or from b: the other gets 0, and c has no derivative.
+        Op::Where if k == 1 => s[0].where_(g, &zeros_like(g)?),
+        Op::Where => s[0].where_(&zeros_like(g)?, g),
+        // Piecewise constant, or on integers and bools: the derivative is 0 where there is one.
+        Op::Trunc
+        | Op::Bitcast(_)
+        | Op::CmpLt
+        | Op::CmpNe
+        | Op::FloorDiv
+        | Op::FloorMod
+        | Op::And
+        | Op::Or
+        | Op::Xor
+        | Op::Shl
+        | Op::Shr
+        | Op::ArgSort => return Ok(None),
+
+        // The same elements in the same order.
+        Op::Reshape(_) => g.reshape(x.shape()),
+        // An element is read many times: its readers' cotangents add up.
+        Op::Expand(_) => sum_to(g, x.shape()),
+        // Axis m of u is axis order[m] of x, so the order back is the inverse.
+        Op::Permute(order) => {
+            let mut inverse = vec![0; order.len()];
+            for (m, &p) in order.iter().enumerate() {
+                inverse[p as usize] = m;
+            }
+            g.permute(&inverse)
+        }
+        // What is cut away has no effect: zeros around g.
+        Op::Shrink(window) => {
+            let around = window
+                .iter()
+                .zip(x.shape().iter())
+                .map(|(&(b, e), &n)| (b, n - e));
+            pad(g, &around.collect::<Vec<_>>())
+        }
+
+        // u[k] = s_k.
+        Op::Stack => g.index(&[UOp::int(k as i64, DType::I32)]),
+        // u = x[c0, c1, ...] reads one place: g there, zeros elsewhere.
+        Op::Index if s[1..].iter().all(|c| matches!(c.op(), Op::Const(_))) => place(g, x, &s[1..]),
+        // u = x backwards: g backwards.
+        Op::Index if s.len() == 2 && s[1] == reversal(x.shape()[0])? => g.index(&s[1..]),
+        Op::Index => Err(unsupported(
+            u,
+            "gradient of a data-dependent INDEX",
+            "use a one-hot matmul",
+        )),
+        Op::Reduce { op, n, .. } => match op {
+            // u = sum of x: du/dx = 1 for every summand.
+            ReduceOp::Add => spread(g, x),
+            // u = max of x: shared evenly among all that are not less.
+            ReduceOp::Max => share(u, g, x, *n as usize),
+            // u = product of x: du/dx_k is the product of the others.
+            ReduceOp::Mul => product_of_others(g, x, *n as usize),
+        },
+        Op::ScatterAdd(_) | Op::Scan(_) | Op::Custom(_) => Err(unsupported(
+            u,
+            u.op().mnemonic(),
+            "it has no gradient rule yet; use other ops",
+        )),
+
+        // The identity; `carries` has stopped what is detached.
+        Op::Stage(StageKind::Materialise | StageKind::Remat | StageKind::Detach) => Ok(g.clone()),
+
+        Op::Range { .. }
+        | Op::End
+        | Op::Store { .. }
+        | Op::Load
+        | Op::Local { .. }
+        | Op::Sink
+        | Op::After
+        | Op::Call { .. }
+        | Op::Loop
+        | Op::EndLoop
+        | Op::If
+        | Op::EndIf
+        | Op::Let { .. }
+        | Op::Declare(_)
+        | Op::Barrier => Err(not_pure(u)),
+    }
+    .map(Some)
+}
+
+/// A value of a reduction's shape, repeated to the shape of its source.
+fn spread(g: &UOp, x: &UOp) -> Result<UOp> {
+    let mut dims = g.shape().to_vec();
+    dims.resize(x.shape().rank(), 1);
+    g.reshape(&dims)?.expand(x.shape())
+}
+
+/// The transpose of reading x at constant indices. Reading out of range gives 0 and passes
+/// nothing on.
+fn place(g: &UOp, x: &UOp, indices: &[UOp]) -> Result<UOp> {
+    let mut dims = vec![1; indices.len()];
+    dims.extend_from_slice(g.shape());
+    let mut out = g.reshape(&dims)?;
+    for (axis, index) in indices.iter().enumerate().rev() {
+        let n = x.shape()[axis];
+        let at = match index.op() {
+            Op::Const(c) => usize::try_from(c.as_i128()).unwrap_or(usize::MAX),
+            _ => usize::MAX,
+        };
+        if at >= n {
+            return zeros_like(x);
+        }
+        let mut around = vec![(0, 0); x.shape().rank()];
+        around[axis] = (at, n - 1 - at);
+        out = pad(&out, &around)?;
+    }
+    Ok(out)
+}
+
+/// The transpose of a maximum of the last n axes. Ties are counted in i32, which is exact for
+/// every row that a 32-bit index can address, and the share is taken in f32 at least.
+fn share(u: &UOp, g: &UOp, x: &UOp, n: usize) -> Result<UOp> {
+    let less = x.cmplt(&spread(u, x)?)?;
+    let ties = less
+        .logical_not()?
+        .cast(DType::I32)?
+        .reduce(ReduceOp::Add, n)?;
+    let wide = g.dtype().accumulator();
+    let each = g.cast(wide)?.div(&ties.cast(wide)?)?.cast(g.dtype())?;
+    less.where_(&zeros_like(x)?, &spread(&each, x)?)
+}

@@ -1,0 +1,317 @@
+//! Settings from the environment: the only reader of environment variables, and their table.
+//!
+//! | what | how |
+//! |---|---|
+//! | the table, for documentation and `uopc env` | [`VARIABLES`] |
+//! | the values in force | [`settings`] |
+//! | values of your own, for a test or a tool | [`Settings::default`], then set fields |
+
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use crate::error::{Error, Result};
+
+/// One environment variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Variable {
+    /// Its name.
+    pub name: &'static str,
+    /// What it accepts.
+    pub values: &'static str,
+    /// What holds when it is not set, or empty.
+    pub default: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+}
+
+macro_rules! variables {
+    ($($name:ident: $values:literal, $default:literal, $meaning:literal;)*) => {
+        /// Every variable that uopc reads, in the order of documentation.
+        pub const VARIABLES: &[Variable] = &[$(Variable {
+            name: stringify!($name), values: $values, default: $default, meaning: $meaning,
+        },)*];
+    };
+}
+
+variables! {
+    UOPC_DUMP: "after:<pass> or all", "nothing",
+        "print the graph after a pass, or after each, to stderr";
+    UOPC_VERIFY: "0 or 1", "1 in debug builds, else 0",
+        "check each form between passes";
+    UOPC_TIME: "0 or 1", "0",
+        "report the time that each pass took";
+    UOPC_TRACE: "a folder", "none",
+        "write one JSON line for each rule that fires: the rule, the node before and after";
+    UOPC_DISABLE: "rule or pass names, separated by commas", "none",
+        "leave these out";
+    UOPC_FUEL: "a whole number", "no limit",
+        "in each simplification stop after that many rules have fired, to find a wrong one by halving";
+    UOPC_SCHEDULE: "default or plain", "default",
+        "plain keeps scalar loops without anything clever";
+    UOPC_DEVICE: "auto, c or interp", "auto",
+        "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
+    CC: "a command", "cc, gcc or clang, the first found",
+        "the C compiler";
+    UOPC_CACHE_DIR: "a folder", "uopc in the user's cache folder",
+        "where compiled kernels are kept between processes";
+    UOPC_CACHE_LIMIT: "bytes, or a number followed by K, M or G", "1G",
+        "the size that the cache folder is kept below";
+    XDG_CACHE_HOME: "a folder", "$HOME/.cache (macOS: $HOME/Library/Caches)",
+        "the user's cache folder";
+    HOME: "a folder", "none: then there is no cache between processes",
+        "the user's folder, in which the cache folder is looked for";
+}
+
+/// Which graphs are printed.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Dump {
+    /// None.
+    #[default]
+    Nothing,
+    /// The one after this pass.
+    After(String),
+    /// That after each pass.
+    All,
+}
+
+/// How kernels are laid out.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Schedule {
+    /// For speed.
+    #[default]
+    Default,
+    /// Scalar loops, nothing clever: for reading.
+    Plain,
+}
+
+/// What runs kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum DeviceChoice {
+    /// C if there is a compiler, else the interpreter.
+    #[default]
+    Auto,
+    /// C; without a compiler that is an error.
+    C,
+    /// The interpreter.
+    Interp,
+}
+
+/// Everything that can be set from outside.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Settings {
+    /// `UOPC_DUMP`.
+    pub dump: Dump,
+    /// `UOPC_VERIFY`.
+    pub verify: bool,
+    /// `UOPC_TIME`.
+    pub time: bool,
+    /// `UOPC_TRACE`.
+    pub trace: Option<PathBuf>,
+    /// `UOPC_DISABLE`. Whoever knows the names checks them with [`Settings::check_names`].
+    pub disable: BTreeSet<String>,
+    /// `UOPC_FUEL`.
+    pub fuel: Option<u64>,
+    /// `UOPC_SCHEDULE`.
+    pub schedule: Schedule,
+    /// `UOPC_DEVICE`.
+    pub device: DeviceChoice,
+    /// `CC`.
+    pub cc: Option<String>,
+    /// `UOPC_CACHE_DIR`; `None`: nothing is kept between processes.
+    pub cache_dir: Option<PathBuf>,
+    /// `UOPC_CACHE_LIMIT`, in bytes.
+    pub cache_limit: u64,
+}
+
+impl Default for Settings {
+    /// What holds in an empty environment.
+    fn default() -> Settings {
+        Settings {
+            dump: Dump::Nothing,
+            verify: cfg!(debug_assertions),
+            time: false,
+            trace: None,
+            disable: BTreeSet::new(),
+            fuel: None,
+            schedule: Schedule::Default,
+            device: DeviceChoice::Auto,
+            cc: None,
+            cache_dir: None,
+            cache_limit: 1 << 30,
+        }
+    }
+}
+
+/// The settings of this process, read from the environment once.
+///
+/// # Errors
+/// [`Error::Setting`] each time, if a variable has a value that it does not accept.
+pub fn settings() -> Result<&'static Settings> {
+    static SETTINGS: OnceLock<Result<Settings>> = OnceLock::new();
+    let settings = SETTINGS.get_or_init(Settings::from_env);
+    settings.as_ref().map_err(Error::clone)
+}
+
+impl Settings {
+    /// Reads the environment.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a value that a variable does not accept, and for a variable whose
+    /// name begins with `UOPC_` and is not in [`VARIABLES`].
+    pub fn from_env() -> Result<Settings> {
+        Settings::from_vars(env::vars_os())
+    }
+
+    /// Reads variables from a list instead of the environment.
+    ///
+    /// ```
+    /// use uopc::debug::{Schedule, Settings};
+    ///
+    /// let settings = Settings::from_vars([("UOPC_SCHEDULE".into(), "plain".into())]).unwrap();
+    /// assert_eq!(settings.schedule, Schedule::Plain);
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Settings::from_env`].
+    pub fn from_vars(vars: impl IntoIterator<Item = (OsString, OsString)>) -> Result<Settings> {
+        let mut settings = Settings::default();
+        let (mut home, mut user_cache) = (None, None);
+        for (name, value) in vars {
+            let Some(name) = name.to_str() else { continue };
+            let known = VARIABLES.iter().find(|v| v.name == name);
+            let Some(variable) = known else {
+                if name.starts_with("UOPC_") {
+                    return Err(unknown_variable(name));
+                }
+                continue;
+            };
+            if value.is_empty() {
+                continue;
+            }
+            match name {
+                "XDG_CACHE_HOME" => user_cache = Some(PathBuf::from(value)),
+                "HOME" => home = Some(PathBuf::from(value)),
+                "UOPC_TRACE" => settings.trace = Some(value.into()),
+                "UOPC_CACHE_DIR" => settings.cache_dir = Some(value.into()),
+                _ => {
+                    let text = value.to_string_lossy();
+                    settings
+                        .set(name, &text)
+                        .ok_or_else(|| unknown_value(variable, &text))?;
+                }
+            }
+        }
+        if settings.cache_dir.is_none() {
+            let below_home = if cfg!(target_os = "macos") {
+                "Library/Caches"
+            } else {
+                ".cache"
+            };
+            // A relative XDG_CACHE_HOME is to be ignored, says its specification.
+            settings.cache_dir = user_cache
+                .filter(|folder| folder.is_absolute())
+                .or_else(|| home.map(|home| home.join(below_home)))
+                .map(|folder| folder.join("uopc"));
+        }
+        Ok(settings)
+    }
+
+    /// Sets a variable that is not a folder; `None` if it does not accept the value.
+    fn set(&mut self, name: &str, text: &str) -> Option<()> {
+        match name {
+            "UOPC_DUMP" => self.dump = dump(text)?,
+            "UOPC_VERIFY" => self.verify = switch(text)?,
+            "UOPC_TIME" => self.time = switch(text)?,
+            "UOPC_DISABLE" => {
+                let names = text.split(',').map(str::trim).filter(|n| !n.is_empty());
+                self.disable = names.map(str::to_string).collect();
+            }
+            "UOPC_FUEL" => self.fuel = Some(text.parse().ok()?),
+            "UOPC_SCHEDULE" => {
+                self.schedule = match text {
+                    "default" => Schedule::Default,
+                    "plain" => Schedule::Plain,
+                    _ => return None,
+                }
+            }
+            "UOPC_DEVICE" => {
+                self.device = match text {
+                    "auto" => DeviceChoice::Auto,
+                    "c" => DeviceChoice::C,
+                    "interp" => DeviceChoice::Interp,
+                    _ => return None,
+                }
+            }
+            "CC" => self.cc = Some(text.to_string()),
+            "UOPC_CACHE_LIMIT" => self.cache_limit = bytes(text)?,
+            _ => unreachable!("every variable of the table is set here or by the caller"),
+        }
+        Some(())
+    }
+
+    /// Checks the names in `UOPC_DISABLE` and `UOPC_DUMP` against those that exist.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] with the valid names, for one that is neither a rule nor a pass.
+    pub fn check_names(&self, rules: &[&str], passes: &[&str]) -> Result<()> {
+        for name in &self.disable {
+            if !rules.contains(&name.as_str()) && !passes.contains(&name.as_str()) {
+                let (rules, passes) = (rules.join(", "), passes.join(", "));
+                return Err(Error::Setting(format!(
+                    "UOPC_DISABLE: there is no rule or pass \"{name}\"; the rules are {rules}; \
+                     the passes are {passes}"
+                )));
+            }
+        }
+        if let Dump::After(name) = &self.dump
+            && !passes.contains(&name.as_str())
+        {
+            let passes = passes.join(", ");
+            return Err(Error::Setting(format!(
+                "UOPC_DUMP: there is no pass \"{name}\"; the passes are {passes}"
+            )));
+        }
+        Ok(())
+    }
+}
+
+fn dump(text: &str) -> Option<Dump> {
+    match text.strip_prefix("after:") {
+        Some("") => None,
+        Some(pass) => Some(Dump::After(pass.to_string())),
+        None => (text == "all").then_some(Dump::All),
+    }
+}
+
+fn switch(text: &str) -> Option<bool> {
+    match text {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+fn bytes(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
+        Some(digits) if text.ends_with('K') => (digits, 10),
+        Some(digits) if text.ends_with('M') => (digits, 20),
+        Some(digits) => (digits, 30),
+        None => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+fn unknown_value(variable: &Variable, text: &str) -> Error {
+    let Variable { name, values, .. } = variable;
+    Error::Setting(format!("{name}: \"{text}\" is not valid; use {values}"))
+}
+
+fn unknown_variable(name: &str) -> Error {
+    let ours = VARIABLES.iter().map(|v| v.name);
+    let known: Vec<&str> = ours.filter(|n| n.starts_with("UOPC_")).collect();
+    let known = known.join(", ");
+    Error::Setting(format!("{name} is no setting; these are: {known}"))
+}

@@ -1,0 +1,11 @@
+//! The oracle: what graphs and loops mean, on plain arrays, sharing nothing but scalar arithmetic
+//! with the passes and backends it judges.
+//!
+//! [`graph`] evaluates a shape graph node by node; [`loops`] runs a launch and is also the device
+//! of machines without a C compiler. Both agree with compiled code to the last bit.
+
+pub mod array;
+mod fold;
+pub mod graph;
+
+pub use array::Array;

@@ -1,0 +1,183 @@
+//! Linearize: statements over shared loops become one list of instructions (elsewhere:
+//! instruction scheduling).
+//!
+//! In:       LoopGraph.
+//! Out:      Program.
+//! Keeps:    what is stored, bit for bit, and the order of statements.
+//! Ensures:  a loop that neighbouring statements share is opened once; scratch memory is declared
+//!           where its scope begins; every load and every value used more than once in a
+//!           statement has a name.
+//! Cost:     linear in the sizes of all statements.
+//! Example:  tests/golden/linearize/sum.uir
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::error::Result;
+use crate::ir::form::{LoopGraph, Program};
+use crate::ir::op::Combine;
+use crate::ir::uop::Sources;
+use crate::ir::visit::toposort;
+use crate::ir::{Op, UOp, verify};
+
+/// Puts the statements of a launch in line.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn linearize(loops: &LoopGraph) -> Result<Program> {
+    let statements: Vec<Statement> = loops.statements().iter().map(Statement::of).collect();
+    let scopes = scopes(&statements);
+    let mut out = Emitter { instructions: Vec::new(), open: Vec::new(), names: 0 };
+    let mut declared: FxHashSet<UOp> = FxHashSet::default();
+    for statement in &statements {
+        let shared = common_prefix(&out.open, &statement.ranges);
+        out.close_to(shared)?;
+        for depth in shared..=statement.ranges.len() {
+            for memory in &statement.memories {
+                if scopes[memory] == depth && (depth > shared || !declared.contains(memory)) {
+                    declared.insert(memory.clone());
+                    out.declare(memory, statement)?;
+                }
+            }
+            if let Some(range) = statement.ranges.get(depth) {
+                out.instructions.push(UOp::new(Op::Loop, [range.clone()].as_slice())?);
+                out.open.push(range.clone());
+            }
+        }
+        out.statement(&statement.store)?;
+    }
+    out.close_to(0)?;
+    verify::program(loops.name().clone(), UOp::sink(&out.instructions))
+}
+
+/// A statement taken apart.
+struct Statement {
+    store: UOp,
+    ranges: Vec<UOp>,
+    /// Scratch memory that it names.
+    memories: Vec<UOp>,
+}
+
+impl Statement {
+    fn of(end: &UOp) -> Statement {
+        let store = end.src()[0].clone();
+        let memories = toposort(std::slice::from_ref(&store))
+            .into_iter()
+            .filter(|u| matches!(u.op(), Op::Local { .. }))
+            .collect();
+        Statement { store, ranges: end.src()[1..].to_vec(), memories }
+    }
+
+    /// How it combines into that memory; `None` if it only reads it.
+    fn combine_into(&self, memory: &UOp) -> Option<Combine> {
+        match self.store.op() {
+            Op::Store { combine, .. } if self.store.src()[0] == *memory => Some(*combine),
+            _ => None,
+        }
+    }
+}
+
+/// How many loops of its first statement lie around the scope of each scratch memory: those that
+/// all statements naming it share.
+fn scopes(statements: &[Statement]) -> FxHashMap<UOp, usize> {
+    let mut first: FxHashMap<UOp, (Vec<UOp>, usize)> = FxHashMap::default();
+    for s in statements {
+        for memory in &s.memories {
+            let (ranges, depth) =
+                first.entry(memory.clone()).or_insert((s.ranges.clone(), s.ranges.len()));
+            *depth = (*depth).min(common_prefix(ranges, &s.ranges));
+        }
+    }
+    first.into_iter().map(|(memory, (_, depth))| (memory, depth)).collect()
+}
+
+fn common_prefix(a: &[UOp], b: &[UOp]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+struct Emitter {
+    instructions: Vec<UOp>,
+    open: Vec<UOp>,
+    names: u32,
+}
+
+impl Emitter {
+    fn close_to(&mut self, depth: usize) -> Result<()> {
+        while self.open.len() > depth {
+            let range = self.open.pop().expect("the length was just tested");
+            self.instructions.push(UOp::new(Op::EndLoop, [range].as_slice())?);
+        }
+        Ok(())
+    }
+
+    /// Scratch memory begins: at the identity if its first statement combines into it.
+    fn declare(&mut self, memory: &UOp, first: &Statement) -> Result<()> {
+        let start = first.combine_into(memory).filter(|c| *c != Combine::Set);
+        self.instructions.push(UOp::new(Op::Declare(start), [memory.clone()].as_slice())?);
+        Ok(())
+    }
+
+    /// The names a store needs, then the store; under a condition if it has a gate.
+    fn statement(&mut self, store: &UOp) -> Result<()> {
+        let Op::Store { combine, gated } = *store.op() else {
+            unreachable!("an END closes a STORE");
+        };
+        let mut named: FxHashMap<UOp, UOp> = FxHashMap::default();
+        let uses = uses_of(store);
+        if !gated {
+            let src = self.name_all(store.src(), &uses, &mut named)?;
+            self.instructions.push(store.with_src(&src)?);
+            return Ok(());
+        }
+        let (gate, rest) = store.src().split_last().expect("a gated store has a gate");
+        let gate = self.name_all(std::slice::from_ref(gate), &uses, &mut named)?.remove(0);
+        let block = UOp::new(Op::If, [gate].as_slice())?;
+        self.instructions.push(block.clone());
+        let src = self.name_all(rest, &uses, &mut named)?;
+        let ungated = Op::Store { combine, gated: false };
+        self.instructions.push(UOp::new(ungated, Sources::from(src))?);
+        self.instructions.push(UOp::new(Op::EndIf, [block].as_slice())?);
+        Ok(())
+    }
+
+    /// Names what needs a name below the roots, and returns the roots in terms of names.
+    fn name_all(
+        &mut self,
+        roots: &[UOp],
+        uses: &FxHashMap<UOp, u32>,
+        named: &mut FxHashMap<UOp, UOp>,
+    ) -> Result<Vec<UOp>> {
+        for u in toposort(roots) {
+            if named.contains_key(&u) {
+                continue;
+            }
+            let src: Vec<UOp> = match u.op() {
+                // A loop's extent is the business of the loop.
+                Op::Range { .. } => u.src().to_vec(),
+                _ => u.src().iter().map(|s| named[s].clone()).collect(),
+            };
+            let mut made = u.with_src(&src)?;
+            let repeated = uses[&u] > 1 && u.op().is_elementwise();
+            if repeated || matches!(u.op(), Op::Load) {
+                self.names += 1;
+                made = UOp::new(Op::Let { id: self.names }, [made].as_slice())?;
+                self.instructions.push(made.clone());
+            }
+            named.insert(u, made);
+        }
+        Ok(roots.iter().map(|r| named[r].clone()).collect())
+    }
+}
+
+/// How often each node below a store is read.
+fn uses_of(store: &UOp) -> FxHashMap<UOp, u32> {
+    let mut uses: FxHashMap<UOp, u32> = FxHashMap::default();
+    for u in toposort(std::slice::from_ref(store)) {
+        uses.entry(u.clone()).or_insert(0);
+        if !matches!(u.op(), Op::Range { .. }) {
+            for s in u.src() {
+                *uses.entry(s.clone()).or_insert(0) += 1;
+            }
+        }
+    }
+    uses
+}
