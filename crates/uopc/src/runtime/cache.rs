@@ -79,6 +79,14 @@ impl ObjectCache {
         }
     }
 
+    /// No cache: nothing is found, nothing is kept.
+    pub fn none() -> ObjectCache {
+        ObjectCache {
+            folder: None,
+            limit: 0,
+        }
+    }
+
     /// True if entries can be kept.
     pub fn is_usable(&self) -> bool {
         self.folder.is_some()
