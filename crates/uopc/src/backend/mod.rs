@@ -1,5 +1,6 @@
-//! To machine code: a linear [`Program`](crate::ir::form::Program) becomes text for a compiler.
+//! From programs to machine code.
 //!
-//! A backend sees programs and nothing before them. There is one now, [`c`].
+//! A backend sees [`Program`](crate::ir::form::Program)s and nothing before them. There is one
+//! now, [`c`].
 
 pub mod c;

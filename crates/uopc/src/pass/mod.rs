@@ -1,5 +1,6 @@
 //! Passes from one form to the next; [`PASSES`] lists them, [`pipeline`] orders them.
 
+pub mod explain;
 pub mod fusion;
 pub mod kernelize;
 pub mod linearize;
