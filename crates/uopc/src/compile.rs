@@ -294,7 +294,9 @@ pub fn lower(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<L
     let graph = if visit::toposort(roots).iter().any(is_text) {
         verify::shape_graph(roots.to_vec())?
     } else {
-        Walk::new(roots, &RealizeOptions::default())?.with_slots()?.0
+        Walk::new(roots, &RealizeOptions::default())?
+            .with_slots()?
+            .0
     };
     pipeline::lower(&graph, name, settings)
 }
@@ -305,6 +307,10 @@ pub fn lower(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<L
 /// When the graph can't be lowered.
 pub fn listing(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<String> {
     let lowered = lower(roots, name, settings)?;
-    let kernels: Vec<String> = lowered.launches.iter().map(|l| render(&l.program)).collect();
+    let kernels: Vec<String> = lowered
+        .launches
+        .iter()
+        .map(|l| render(&l.program))
+        .collect();
     Ok(kernels.join("\n"))
 }

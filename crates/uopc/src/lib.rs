@@ -8,5 +8,6 @@ pub mod ir;
 pub mod interp;
 pub mod autodiff;
 pub mod backend;
+pub mod runtime;
 
 pub use error::{Error, Result};

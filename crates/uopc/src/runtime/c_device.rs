@@ -221,7 +221,10 @@ impl Executable for Compiled {
             let memory = scratch.expect("the caller gives the scratch that the launch takes");
             places.push(Place::part(memory, offset, bytes));
         }
-        let library = self.library.as_ref().expect("a plan with launches has code");
+        let library = self
+            .library
+            .as_ref()
+            .expect("a plan with launches has code");
         library.call(launch.entry, &places);
         Ok(())
     }

@@ -96,7 +96,11 @@ impl Ready {
     ///
     /// # Errors
     /// When memory runs out or a launch fails.
-    pub fn run(&self, inputs: &[Arc<Storage>], pool: &Arc<Pool>) -> Result<Vec<Option<Arc<Storage>>>> {
+    pub fn run(
+        &self,
+        inputs: &[Arc<Storage>],
+        pool: &Arc<Pool>,
+    ) -> Result<Vec<Option<Arc<Storage>>>> {
         let take = |bytes: usize| (bytes > 0).then(|| pool.take(bytes)).transpose();
         let arena = take(self.arena)?;
         let scratch = take(self.scratch)?;
@@ -118,13 +122,18 @@ impl Ready {
                 }
             };
             let args: SmallVec<[Place; 8]> = step.args.iter().map(place).collect();
-            self.executable.launch(step.launch, &args, scratch.as_ref())?;
+            self.executable
+                .launch(step.launch, &args, scratch.as_ref())?;
         }
-        let held = self.places.iter().zip(owned).map(|(location, memory)| match location {
-            Location::Input(slot) => Some(inputs[*slot].clone()),
-            Location::Arena { .. } => None,
-            Location::Own { .. } => memory.map(Memory::share),
-        });
+        let held = self
+            .places
+            .iter()
+            .zip(owned)
+            .map(|(location, memory)| match location {
+                Location::Input(slot) => Some(inputs[*slot].clone()),
+                Location::Arena { .. } => None,
+                Location::Own { .. } => memory.map(Memory::share),
+            });
         Ok(held.collect())
     }
 }

@@ -88,14 +88,20 @@ impl Executable for Interpreted {
         for (((parameter, &dtype), arg), copy) in each.zip(args).zip(&mut copies) {
             let bytes = parameter.bytes;
             let data = match (copy, arg) {
-                (Some(copy), _) if parameter.mode == ParamMode::In => LoopData::Read(&copy[..bytes]),
-                (Some(copy), _) => LoopData::Write(&mut copy[..bytes]),
+                (Some(copy), _) => {
+                    let data = &mut copy[..bytes];
+                    match parameter.mode {
+                        ParamMode::In => LoopData::Read(data),
+                        ParamMode::Out | ParamMode::InOut => LoopData::Write(data),
+                    }
+                }
                 (None, Place::Shared(storage)) => LoopData::Read(&storage.as_bytes()[..bytes]),
                 (None, Place::Owned { .. }) => unreachable!("owned memory was copied above"),
             };
             bound.push(LoopArg { dtype, data });
         }
         launch.kernel.run(&mut bound, Checks::Bounds)?;
+        drop(bound);
         for ((parameter, arg), copy) in launch.parameters.iter().zip(args).zip(&copies) {
             if let (Place::Owned { memory, offset, .. }, Some(copy)) = (arg, copy)
                 && parameter.mode != ParamMode::In

@@ -7,7 +7,6 @@
 pub mod buffer;
 pub mod cache;
 pub mod library;
-pub mod c_device;
 pub mod interp_device;
 pub mod executor;
 

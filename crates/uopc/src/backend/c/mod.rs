@@ -3,6 +3,4 @@
 pub mod prelude;
 pub mod record;
 pub mod scalar;
-pub mod render;
-pub mod unit;
 pub mod toolchain;

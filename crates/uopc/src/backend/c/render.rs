@@ -308,9 +308,15 @@ impl Renderer {
         let dtype = u.src()[0].dtype();
         let value = match combine {
             Combine::Set => value,
-            Combine::Add => self.apply(&Op::Add, dtype, &[dtype; 2], &[&*target, &value]).into(),
-            Combine::Max => self.apply(&Op::Max, dtype, &[dtype; 2], &[&*target, &value]).into(),
-            Combine::Mul => self.apply(&Op::Mul, dtype, &[dtype; 2], &[&*target, &value]).into(),
+            Combine::Add => self
+                .apply(&Op::Add, dtype, &[dtype; 2], &[&*target, &value])
+                .into(),
+            Combine::Max => self
+                .apply(&Op::Max, dtype, &[dtype; 2], &[&*target, &value])
+                .into(),
+            Combine::Mul => self
+                .apply(&Op::Mul, dtype, &[dtype; 2], &[&*target, &value])
+                .into(),
             Combine::MulAcc => {
                 let b = self.expression(&u.src()[3]);
                 let args: [&str; 3] = [&value, &b, &target];

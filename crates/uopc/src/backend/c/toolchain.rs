@@ -92,8 +92,8 @@ impl Compiler {
     /// One sentence when it can't be started.
     pub fn version(&self) -> std::result::Result<String, String> {
         let output = self.command().arg("--version").output();
-        let output = output
-            .map_err(|e| format!("`{}` can't be started: {e}", self.program.display()))?;
+        let output =
+            output.map_err(|e| format!("`{}` can't be started: {e}", self.program.display()))?;
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
@@ -157,10 +157,10 @@ impl Compiler {
     /// The command line without the files.
     fn shown(&self, native: bool) -> String {
         let mut line = self.program.display().to_string();
-        let words = self.words.iter().map(String::as_str);
-        for word in words.chain(options(native)) {
+        let options = options(native).map(String::from);
+        for word in self.words.iter().cloned().chain(options) {
             line.push(' ');
-            line.push_str(word);
+            line.push_str(&word);
         }
         line
     }
@@ -168,7 +168,10 @@ impl Compiler {
 
 fn options(native: bool) -> impl Iterator<Item = &'static str> {
     let needed = REQUIRED_FLAGS.iter().copied();
-    FLAGS.into_iter().chain(needed).chain(native.then_some(NATIVE))
+    FLAGS
+        .into_iter()
+        .chain(needed)
+        .chain(native.then_some(NATIVE))
 }
 
 /// The file of a program given by path or by name.

@@ -82,13 +82,7 @@ pub fn render_unit(programs: &[&Program]) -> Unit {
 fn free_name(name: &str, helpers: &BTreeSet<&str>, taken: &BTreeSet<String>) -> String {
     let mut base: String = name
         .chars()
-        .map(|c| {
-            if c.is_ascii_alphanumeric() {
-                c
-            } else {
-                '_'
-            }
-        })
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' })
         .collect();
     let usable = base.starts_with(|c: char| c.is_ascii_alphabetic())
         && !RESERVED.contains(&format!(" {base} "))
