@@ -7,6 +7,7 @@
 pub mod buffer;
 pub mod cache;
 pub mod library;
+pub mod c_device;
 pub mod interp_device;
 pub mod executor;
 

@@ -3,4 +3,6 @@
 pub mod prelude;
 pub mod record;
 pub mod scalar;
+pub mod render;
+pub mod unit;
 pub mod toolchain;
