@@ -11,5 +11,6 @@ pub mod interp;
 pub mod autodiff;
 pub mod pass;
 pub mod backend;
+pub mod runtime;
 
 pub use error::{Error, Result};
