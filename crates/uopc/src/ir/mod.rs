@@ -13,6 +13,10 @@ pub mod scalar;
 pub mod bounds;
 pub mod visit;
 pub mod form;
+pub mod verify;
+pub mod print;
+pub mod parse;
+pub mod plan_text;
 
 pub use dtype::DType;
 pub use op::Op;
