@@ -9,6 +9,10 @@ pub mod rewrite;
 pub mod rules;
 pub mod interp;
 pub mod autodiff;
+/// Passes from one form to the next.
+pub mod pass {
+    pub mod simplify;
+}
 pub mod backend;
 
 pub use error::{Error, Result};
