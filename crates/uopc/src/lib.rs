@@ -9,6 +9,7 @@ pub mod rewrite;
 pub mod rules;
 pub mod interp;
 pub mod autodiff;
+pub mod pass;
 pub mod backend;
 pub mod runtime;
 
