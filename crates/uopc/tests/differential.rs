@@ -87,8 +87,13 @@ fn the_generator_reaches_every_op_dtype_and_kind_of_shape() {
         }
     }
     for dtype in DType::ALL {
-        for op in ["buffer", "cast", "where", "reduce", "add", "mul", "index", "stack"] {
-            assert!(dtypes.contains(&(op, dtype)), "no graph has {op} of {dtype}");
+        for op in [
+            "buffer", "cast", "where", "reduce", "add", "mul", "index", "stack",
+        ] {
+            assert!(
+                dtypes.contains(&(op, dtype)),
+                "no graph has {op} of {dtype}"
+            );
         }
     }
     for mark in [
