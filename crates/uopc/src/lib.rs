@@ -12,5 +12,6 @@ pub mod autodiff;
 pub mod pass;
 pub mod backend;
 pub mod runtime;
+pub mod compile;
 
 pub use error::{Error, Result};
