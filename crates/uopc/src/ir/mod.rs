@@ -10,8 +10,13 @@ pub mod build;
 pub mod composite;
 pub mod fold;
 pub mod scalar;
+pub mod bounds;
 pub mod visit;
 pub mod form;
+pub mod verify;
+pub mod print;
+pub mod parse;
+pub mod plan_text;
 
 pub use dtype::DType;
 pub use op::Op;
