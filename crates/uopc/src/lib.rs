@@ -7,5 +7,6 @@ pub mod debug;
 pub mod ir;
 pub mod interp;
 pub mod autodiff;
+pub mod backend;
 
 pub use error::{Error, Result};

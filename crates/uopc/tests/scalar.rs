@@ -1,7 +1,8 @@
 //! The meaning of scalars: literals, arithmetic, conversions.
 
 use uopc::ir::dtype::DType;
-use uopc::ir::scalar::Scalar;
+use uopc::ir::op::Op;
+use uopc::ir::scalar::{Scalar, apply};
 
 /// Every bit pattern of the narrow dtypes and a spread of those of the wide ones.
 fn some_scalars(dtype: DType) -> Vec<Scalar> {
@@ -86,4 +87,89 @@ fn malformed_literals_are_refused() {
     for text in wrong {
         assert_eq!(Scalar::parse(text), None, "{text:?}");
     }
+}
+
+/// Words of a fixture's line.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
+
+fn scalars(dtype: DType, words: &[&str]) -> Vec<Scalar> {
+    let scalar = |word: &&str| u64::from_str_radix(word, 16).expect("hexadecimal bits");
+    words
+        .iter()
+        .map(|word| Scalar::from_bits(dtype, scalar(word)))
+        .collect()
+}
+
+/// An op with one or two sources (MULACC: three) of one dtype.
+fn op_named(name: &str) -> Op {
+    let ops = [
+        Op::Add,
+        Op::Mul,
+        Op::Max,
+        Op::CmpLt,
+        Op::CmpNe,
+        Op::And,
+        Op::Or,
+        Op::Xor,
+        Op::FloorDiv,
+        Op::FloorMod,
+        Op::Shl,
+        Op::Shr,
+        Op::Div,
+        Op::MulAcc,
+        Op::Recip,
+        Op::Sqrt,
+        Op::Trunc,
+    ];
+    ops.into_iter()
+        .find(|op| op.mnemonic() == name)
+        .expect("the fixture names a known op")
+}
+
+/// NumPy's results: see `fixtures/scalar_numpy.py`.
+#[test]
+fn ops_agree_with_numpy() {
+    let fixture = include_str!("fixtures/scalar_numpy.txt");
+    let mut values: Vec<Scalar> = Vec::new();
+    let mut compared = 0;
+    for line in fixture.lines() {
+        let line = words(line);
+        let dtype = DType::from_name(line[1]).expect("a dtype");
+        if line[0] == "values" {
+            values = scalars(dtype, &line[2..]);
+            continue;
+        }
+        let n = values.len();
+        let (op, result, expected) = match line[0] {
+            "cast" => {
+                let to = DType::from_name(line[2]).expect("a dtype");
+                (Op::Cast(to), to, &line[3..])
+            }
+            name if name.starts_with("cmp") => (op_named(name), DType::Bool, &line[2..]),
+            name => (op_named(name), dtype, &line[2..]),
+        };
+        let expected = scalars(result, expected);
+        let (arity, _) = op.info().arity;
+        assert_eq!(
+            expected.len(),
+            if arity == 1 { n } else { n * n },
+            "{line:?}"
+        );
+        for (i, expected) in expected.into_iter().enumerate() {
+            let args = match arity {
+                1 => vec![values[i]],
+                2 => vec![values[i / n], values[i % n]],
+                _ => vec![values[i / n], values[i % n], values[(i + 1) % n]],
+            };
+            let found = apply(&op, result, &args);
+            assert!(
+                Scalar::same(found, expected),
+                "{op:?} {args:?}: {found}, not {expected}"
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 20_000, "{compared}");
 }

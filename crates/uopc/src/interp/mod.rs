@@ -6,6 +6,10 @@
 
 pub mod array;
 mod fold;
+mod function;
 pub mod graph;
+pub mod loops;
+mod tape;
 
 pub use array::Array;
+pub use loops::{Checks, LoopArg, LoopData, LoopKernel};

@@ -155,8 +155,9 @@ fn limit_repeated_work(graph: &Graph, reasons: &mut [Option<Reason>]) {
             let into = &mut readers[s as usize];
             for reader in &own {
                 let read = through(u, i, k, reader);
-                match into.iter_mut().find(|r| r.kernel == read.kernel && r.map == read.map) {
-                    Some(same) => same.nested |= read.nested,
+                let same = into.iter().position(|r| r.kernel == read.kernel && r.map == read.map);
+                match same {
+                    Some(at) => into[at].nested |= read.nested,
                     None if into.len() <= MAX_READERS => into.push(read),
                     None => {}
                 }

@@ -4,7 +4,9 @@
 //! to even, straight from the source: never f64 to f32 to f16, which rounds twice and is wrong
 //! for values close to a tie. The C twins of these functions are in `backend/c/prelude.rs`.
 
-/// The canonical NaN of each float format, as bits.
+use crate::ir::dtype::DType;
+
+/// The canonical NaN of f16, as bits.
 pub const NAN_F16: u16 = 0x7e00;
 /// The canonical NaN of bf16.
 pub const NAN_BF16: u16 = 0x7fc0;
@@ -59,12 +61,21 @@ pub fn f32_to_bf16(x: f32) -> u16 {
 
 /// The f16 nearest to an f64.
 pub fn f64_to_f16(x: f64) -> u16 {
-    f32_to_f16(round_f64(x, 11, -14))
+    f32_to_f16(round_f64(x, precision(DType::F16)))
 }
 
 /// The bf16 nearest to an f64.
 pub fn f64_to_bf16(x: f64) -> u16 {
-    f32_to_bf16(round_f64(x, 8, -126))
+    f32_to_bf16(round_f64(x, precision(DType::BF16)))
+}
+
+/// The significant bits of a 16-bit float and its least normal exponent.
+pub fn precision(dtype: DType) -> (i32, i32) {
+    if dtype == DType::F16 {
+        (11, -14)
+    } else {
+        (8, -126)
+    }
 }
 
 /// The bf16 nearest to an integer. (f16 needs no such care: integers that f32 rounds are beyond
@@ -75,7 +86,7 @@ pub fn int_to_bf16(x: i128) -> u16 {
 
 /// `x` rounded to a float of `digits` significant bits and normal exponents from `least` up, as
 /// an f32, which holds all of these.
-fn round_f64(x: f64, digits: i32, least: i32) -> f32 {
+fn round_f64(x: f64, (digits, least): (i32, i32)) -> f32 {
     let a = x.abs();
     // From 2^128 on every narrow float is infinite; NaN stays NaN.
     if a.is_nan() || a >= f64::from_bits((1023 + 128) << 52) {

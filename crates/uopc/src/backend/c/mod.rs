@@ -1,0 +1,5 @@
+//! The C backend.
+
+pub mod prelude;
+pub mod record;
+pub mod scalar;

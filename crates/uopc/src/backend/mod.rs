@@ -1,0 +1,3 @@
+//! From programs to machine code.
+
+pub mod c;

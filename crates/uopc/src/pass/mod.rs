@@ -1,0 +1,159 @@
+//! Passes from one form to the next; [`PASSES`] lists them, [`pipeline`] orders them.
+
+pub mod explain;
+pub mod fusion;
+pub mod kernelize;
+pub mod linearize;
+pub mod memory;
+pub mod pipeline;
+pub mod rangeify;
+pub mod simplify;
+pub mod strip_detach;
+
+use std::time::Instant;
+
+use crate::debug::{Dump, Settings};
+use crate::error::Result;
+use crate::ir::form::{Kernel, LoopGraph, Plan, Program, ShapeGraph};
+use crate::ir::{UOp, print};
+
+use kernelize::Kernelized;
+
+/// One row of the pass table.
+pub struct PassInfo {
+    /// A verb.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub description: &'static str,
+    /// The form it takes.
+    pub takes: &'static str,
+    /// The form it gives.
+    pub gives: &'static str,
+}
+
+/// Every pass, in the order of the pipeline.
+pub const PASSES: &[PassInfo] = &[
+    PassInfo {
+        name: "strip_detach",
+        description: "drop the markers that only autodiff reads",
+        takes: "shape graph",
+        gives: "shape graph",
+    },
+    PassInfo {
+        name: "simplify",
+        description: "apply the shape rules until none fires",
+        takes: "shape graph",
+        gives: "shape graph",
+    },
+    PassInfo {
+        name: "kernelize",
+        description: "split into kernels: decide what becomes a buffer",
+        takes: "shape graph",
+        gives: "plan",
+    },
+    PassInfo {
+        name: "rangeify",
+        description: "lower a kernel to loops: movement becomes index arithmetic",
+        takes: "kernel",
+        gives: "loop graph",
+    },
+    PassInfo {
+        name: "simplify_loops",
+        description: "apply the scalar and index rules until none fires",
+        takes: "loop graph",
+        gives: "loop graph",
+    },
+    PassInfo {
+        name: "linearize",
+        description: "put statements in line and name their values",
+        takes: "loop graph",
+        gives: "program",
+    },
+];
+
+/// Something that a pass takes or gives and that prints as `.uir`.
+pub trait Form {
+    /// The text.
+    fn text(&self) -> String;
+    /// How many nodes there are, for timings.
+    fn nodes(&self) -> usize;
+}
+
+fn count(roots: &[UOp]) -> usize {
+    crate::ir::visit::toposort(roots).len()
+}
+
+macro_rules! form {
+    ($($type:ty: $roots:expr;)*) => { $(
+        impl Form for $type {
+            fn text(&self) -> String {
+                let roots: fn(&$type) -> &[UOp] = $roots;
+                print::to_uir(roots(self))
+            }
+            fn nodes(&self) -> usize {
+                let roots: fn(&$type) -> &[UOp] = $roots;
+                count(roots(self))
+            }
+        }
+    )* };
+}
+
+form! {
+    ShapeGraph: |g| g.roots();
+    Kernel: |k| k.body.roots();
+    LoopGraph: |g| std::slice::from_ref(g.sink());
+    Program: |p| std::slice::from_ref(p.sink());
+}
+
+impl Form for Plan {
+    fn text(&self) -> String {
+        self.to_uir()
+    }
+    fn nodes(&self) -> usize {
+        self.kernels.iter().map(Form::nodes).sum()
+    }
+}
+
+impl Form for Kernelized {
+    fn text(&self) -> String {
+        self.plan.text()
+    }
+    fn nodes(&self) -> usize {
+        self.plan.nodes()
+    }
+}
+
+impl<T: Form, M> Form for (T, M) {
+    fn text(&self) -> String {
+        self.0.text()
+    }
+    fn nodes(&self) -> usize {
+        self.0.nodes()
+    }
+}
+
+/// Runs one pass: times it and prints its result if the settings ask for that. Every form is
+/// verified where it is made, by the constructors of `ir::verify`.
+fn step<I: Form, O: Form>(
+    name: &'static str,
+    settings: &Settings,
+    input: &I,
+    run: impl FnOnce() -> Result<O>,
+) -> Result<O> {
+    let started = Instant::now();
+    let output = run()?;
+    if settings.time {
+        let micros = started.elapsed().as_secs_f64() * 1e6;
+        let (before, after) = (input.nodes(), output.nodes());
+        log::info!(target: "uopc::time", "{name}: {micros:.0} us, {before} -> {after} nodes");
+    }
+    let dump = match &settings.dump {
+        Dump::Nothing => false,
+        Dump::After(wanted) => wanted == name,
+        Dump::All => true,
+    };
+    if dump {
+        log::info!(target: "uopc::dump", "; after {name}\n{}", output.text());
+    }
+    Ok(output)
+}

@@ -1,0 +1,98 @@
+//! The pipeline from a shape graph to launches, one straight list, and the reason for each place.
+
+use crate::debug::Settings;
+use crate::error::Result;
+use crate::ir::form::{BufferIndex, LoopGraph, Plan, Program, ShapeGraph};
+use crate::ir::visit::Graph;
+use crate::ir::{Op, UOp};
+
+use super::kernelize::{Kernelized, kernelize};
+use super::linearize::linearize;
+use super::rangeify::rangeify;
+use super::simplify::{simplify_loops, simplify_shapes};
+use super::strip_detach::strip_detach;
+use super::step;
+
+/// What a shape graph is lowered to.
+pub struct Lowered {
+    /// The kernels and the buffers between them.
+    pub plan: Plan,
+    /// For each kernel of the plan its loops and its instructions.
+    pub launches: Vec<Launch>,
+    /// Nodes of the graph whose values are in a buffer, by position in [`Graph::new`] of its
+    /// roots, ascending.
+    pub homes: Vec<(usize, BufferIndex)>,
+}
+
+/// One kernel, lowered.
+#[derive(Clone)]
+pub struct Launch {
+    /// For the interpreter.
+    pub loops: LoopGraph,
+    /// For code generators.
+    pub program: Program,
+}
+
+/// Lowers a graph whose buffers are numbered slots. If it becomes a single kernel, that is
+/// called `name`.
+///
+/// # Errors
+/// When the graph reads live memory or holds an op that can't be lowered yet.
+pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Result<Lowered> {
+    // Markers go first: only autodiff reads them, and they would hide what rules look for.
+    let (stripped, unmarked) = step("strip_detach", settings, graph, || strip_detach(graph))?;
+
+    // Shape rules come before kernels exist, so that constants, empty tensors and movement that
+    // cancels never become work or buffers.
+    let (simple, simplified) =
+        step("simplify", settings, &stripped, || simplify_shapes(&stripped, settings))?;
+
+    // What becomes a buffer is decided on whole tensors, where readers can be counted.
+    let Kernelized { plan, buffer_of } =
+        step("kernelize", settings, &simple, || kernelize(&simple, name))?;
+
+    let mut launches = Vec::with_capacity(plan.kernels.len());
+    for kernel in &plan.kernels {
+        // Loops make movement into index arithmetic, which shape rules could not see.
+        let loops = step("rangeify", settings, kernel, || rangeify(kernel))?;
+
+        // Index arithmetic collapses, gates become constants, and products that no fold reads
+        // any more may be computed ahead.
+        let loops =
+            step("simplify_loops", settings, &loops, || simplify_loops(&loops, settings))?;
+
+        // Names and order come last, when nothing is rewritten any more.
+        let program = step("linearize", settings, &loops, || linearize(&loops))?;
+        launches.push(Launch { loops, program });
+    }
+    let homes = homes(graph, &unmarked, &stripped, &simplified, |u| buffer_of.get(u).copied());
+    Ok(Lowered { plan, launches, homes })
+}
+
+/// Follows each node of the original graph through the passes to the buffer that holds it.
+fn homes(
+    graph: &ShapeGraph,
+    unmarked: &[UOp],
+    stripped: &ShapeGraph,
+    simplified: &[UOp],
+    buffer_of: impl Fn(&UOp) -> Option<BufferIndex>,
+) -> Vec<(usize, BufferIndex)> {
+    let middle = Graph::new(stripped.roots());
+    let mut homes = Vec::new();
+    for (i, u) in Graph::new(graph.roots()).nodes.iter().enumerate() {
+        // Leaves have memory already, and what is below a detach may be gone.
+        let Some(k) = middle.position(&unmarked[i]).filter(|_| !u.src().is_empty()) else {
+            continue;
+        };
+        let mut now = &simplified[k];
+        while matches!(now.op(), Op::Reshape(_) | Op::Stage(_)) {
+            now = &now.src()[0];
+        }
+        if let Some(b) = buffer_of(now)
+            && !matches!(now.op(), Op::Buffer { .. })
+        {
+            homes.push((i, b));
+        }
+    }
+    homes
+}

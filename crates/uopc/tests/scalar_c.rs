@@ -1,0 +1,432 @@
+//! The C spelling of every scalar op gives the bits that `ir/scalar.rs` gives.
+//!
+//! All ops at all dtypes are written into one C file, one function each, that runs over arrays.
+//! Arguments are every pair of special values, every value of the small dtypes and many random
+//! ones. Without a C compiler there is nothing to compare, and a line says so.
+#![allow(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::ffi::c_void;
+use std::process::Command;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use uopc::ir::dtype::DType;
+use uopc::ir::op::{Class, OPS, Op};
+use uopc::ir::scalar::{Scalar, apply};
+
+use uopc::backend::c::prelude::{LIBRARIES, REQUIRED_FLAGS, source};
+use uopc::backend::c::scalar::{c_type, call, literal};
+
+/// An op at one choice of dtypes.
+struct Case {
+    op: Op,
+    dtype: DType,
+    sources: Vec<DType>,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for t in DType::ALL {
+        let mut add = |op: Op, dtype: DType, sources: &[DType]| {
+            cases.push(Case {
+                op,
+                dtype,
+                sources: sources.to_vec(),
+            });
+        };
+        for op in [Op::Add, Op::Mul, Op::Max] {
+            add(op, t, &[t, t]);
+        }
+        for op in [Op::CmpLt, Op::CmpNe] {
+            add(op, DType::Bool, &[t, t]);
+        }
+        add(Op::Where, t, &[DType::Bool, t, t]);
+        if t.is_float() {
+            for op in [Op::Recip, Op::Exp2, Op::Log2, Op::Exp, Op::Sqrt, Op::Trunc] {
+                add(op, t, &[t]);
+            }
+            for k in 0..4 {
+                add(Op::Sin(k), t, &[t]);
+            }
+            add(Op::Div, t, &[t, t]);
+        } else {
+            for op in [Op::And, Op::Or, Op::Xor] {
+                add(op, t, &[t, t]);
+            }
+        }
+        if t.is_int() {
+            for op in [Op::FloorDiv, Op::FloorMod, Op::Shl, Op::Shr] {
+                add(op, t, &[t, t]);
+            }
+        }
+        if t != DType::Bool {
+            add(Op::MulAcc, t, &[t, t, t]);
+        }
+        for to in DType::ALL {
+            add(Op::Cast(to), to, &[t]);
+            if to.size() == t.size() && (to == DType::Bool) == (t == DType::Bool) {
+                add(Op::Bitcast(to), to, &[t]);
+            }
+        }
+    }
+    cases
+}
+
+#[test]
+fn every_elementwise_op_is_compared() {
+    let covered: BTreeSet<&str> = cases().iter().map(|case| case.op.mnemonic()).collect();
+    let all = OPS
+        .iter()
+        .filter(|info| info.class == Class::Arithmetic)
+        .map(|info| info.mnemonic);
+    assert_eq!(covered, all.collect());
+}
+
+/// Values at which something changes: limits, zeros, halves, powers of two, NaN.
+fn special(t: DType) -> Vec<u64> {
+    let mut bits = BTreeSet::new();
+    if let Some((least, greatest)) = t.int_range() {
+        for v in [
+            0,
+            1,
+            2,
+            3,
+            5,
+            7,
+            8,
+            15,
+            16,
+            31,
+            32,
+            63,
+            64,
+            100,
+            greatest,
+            greatest / 2,
+            least,
+        ] {
+            for v in [v, -v, v - 1, v + 1] {
+                bits.insert(Scalar::from_i128(t, v).bits());
+            }
+        }
+        let powers = (0..t.bits()).flat_map(|k| [(1i128 << k), (1i128 << k) - 1, -(1i128 << k)]);
+        bits.extend(powers.map(|v| Scalar::from_i128(t, v).bits()));
+    } else {
+        let mut values = vec![
+            0.0,
+            0.5,
+            1.0,
+            1.5,
+            2.0,
+            2.5,
+            3.0,
+            f64::MAX,
+            f64::INFINITY,
+            f64::NAN,
+        ];
+        values.extend([
+            0.1,
+            1e-3,
+            1.0 / 3.0,
+            41.0,
+            1e5,
+            1e10,
+            1e20,
+            1e30,
+            1e38,
+            1e39,
+            1e300,
+        ]);
+        values.extend([
+            88.7, 103.9, 104.1, 127.5, 709.7, 745.2, 1074.5, 65504.0, 65519.99, 65520.0,
+        ]);
+        values.extend([
+            3.1415926535,
+            1.5707963,
+            0.7853981,
+            131071.99,
+            131072.0,
+            1073741824.0,
+        ]);
+        for width in [7, 8, 15, 16, 31, 32, 63, 64] {
+            let end = 2f64.powi(width);
+            values.extend([
+                end,
+                end - 1.0,
+                end + 1.0,
+                end - 0.5,
+                end + 0.5,
+                end * 0.9999999,
+            ]);
+        }
+        for v in values {
+            bits.extend([v, -v].map(|v| Scalar::from_f64(t, v).bits()));
+        }
+        // The ends of the subnormal and the normal range, and a NaN that is not the canonical one.
+        let infinity = Scalar::from_f64(t, f64::INFINITY).bits();
+        let normal = Scalar::from_f64(
+            t,
+            if t == DType::F16 {
+                2f64.powi(-14)
+            } else {
+                2f64.powi(-126)
+            },
+        );
+        let normal = if t == DType::F64 {
+            1 << 52
+        } else {
+            normal.bits()
+        };
+        let sign = 1u64 << (t.bits() - 1);
+        for b in [
+            1,
+            2,
+            3,
+            normal - 1,
+            normal,
+            normal + 1,
+            infinity - 1,
+            infinity + 1,
+        ] {
+            bits.extend([b, b | sign]);
+        }
+    }
+    bits.into_iter().collect()
+}
+
+/// A random value: any bits, or for the wide floats mostly one of ordinary size.
+fn random(t: DType, rng: &mut StdRng) -> u64 {
+    let any = rng.random::<u64>() & (u64::MAX >> (64 - t.bits()));
+    match t {
+        DType::Bool => any & 1,
+        DType::F32 | DType::F64 | DType::F16 | DType::BF16 if rng.random_bool(0.5) => {
+            let scale = 2f64.powi(rng.random_range(-12..12));
+            Scalar::from_f64(t, rng.random_range(-1.0..1.0) * scale).bits()
+        }
+        DType::I64 | DType::U64 | DType::I32 | DType::U32 if rng.random_bool(0.5) => {
+            // Few significant bits, anywhere.
+            Scalar::from_i128(t, (any >> rng.random_range(0..t.bits())) as i128).bits()
+        }
+        _ => any,
+    }
+}
+
+/// Columns of arguments.
+fn arguments(case: &Case, rng: &mut StdRng) -> Vec<Vec<u64>> {
+    const MANY: usize = 30_000;
+    let t = case.sources[0];
+    let mut columns: Vec<Vec<u64>> = vec![Vec::new(); case.sources.len()];
+    match columns.as_mut_slice() {
+        [a] if t.bits() <= 16 => a.extend(0..1u64 << if t == DType::Bool { 1 } else { t.bits() }),
+        [a] => a.extend(special(t)),
+        [a, b] => {
+            let values = if t.bits() == 8 {
+                (0..256).collect()
+            } else {
+                special(t)
+            };
+            let values: Vec<u64> = if t == DType::Bool { vec![0, 1] } else { values };
+            for &x in &values {
+                for &y in &values {
+                    a.push(x);
+                    b.push(y);
+                }
+            }
+        }
+        _ => {}
+    }
+    for (column, &t) in columns.iter_mut().zip(&case.sources) {
+        column.extend((0..MANY).map(|_| random(t, rng)));
+    }
+    columns
+}
+
+/// One C function for each case: `void fN(long n, const void *a, ..., void *y)`.
+fn c_file(cases: &[Case]) -> String {
+    let mut helpers = BTreeSet::new();
+    let mut functions = String::new();
+    for (i, Case { op, dtype, sources }) in cases.iter().enumerate() {
+        let names = ["a[i]", "b[i]", "c[i]"];
+        let (expression, needs) = call(op, *dtype, sources, &names[..sources.len()]);
+        helpers.extend(needs);
+        let mut parameters = String::new();
+        for (t, name) in sources.iter().zip(["a", "b", "c"]) {
+            parameters += &format!(", const {} *{name}", c_type(*t));
+        }
+        functions += &format!(
+            "void f{i}(long n{parameters}, {} *y) {{\n    for (long i = 0; i < n; i++) y[i] = {expression};\n}}\n",
+            c_type(*dtype)
+        );
+    }
+    source(&helpers) + &functions
+}
+
+fn compiler() -> Option<&'static str> {
+    let works = |cc: &&str| Command::new(cc).arg("--version").output().is_ok();
+    ["cc", "gcc", "clang"].into_iter().find(works)
+}
+
+/// Compiles the text into a library, or says why not.
+fn compile(text: &str, flags: &[&str]) -> Option<(tempfile::TempDir, libloading::Library)> {
+    let Some(cc) = compiler() else {
+        println!("skipped: there is no C compiler");
+        return None;
+    };
+    let folder = tempfile::tempdir().expect("a folder for the library");
+    let (file, library) = (folder.path().join("ops.c"), folder.path().join("ops.so"));
+    std::fs::write(&file, text).expect("the C file is written");
+    let output = Command::new(cc)
+        .args([
+            "-std=gnu11",
+            "-Wall",
+            "-Wextra",
+            "-Wno-sign-compare",
+            "-shared",
+            "-fPIC",
+            "-o",
+        ])
+        .args([&library, &file])
+        .args(REQUIRED_FLAGS)
+        .args(flags)
+        .args(LIBRARIES)
+        .output()
+        .expect("the compiler runs");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && messages.is_empty(), "{messages}");
+    // SAFETY: the library has no initialisers, it holds only the functions written above.
+    let library = unsafe { libloading::Library::new(&library) }.expect("the library loads");
+    Some((folder, library))
+}
+
+/// The values as the bytes of an array of the dtype.
+fn to_bytes(t: DType, values: &[u64]) -> Vec<u8> {
+    values
+        .iter()
+        .flat_map(|v| v.to_le_bytes().into_iter().take(t.size()))
+        .collect()
+}
+
+fn from_bytes(t: DType, bytes: &[u8]) -> Vec<u64> {
+    let value = |bytes: &[u8]| {
+        bytes
+            .iter()
+            .rev()
+            .fold(0, |bits, &byte| bits << 8 | byte as u64)
+    };
+    bytes.chunks(t.size()).map(value).collect()
+}
+
+/// Runs function `name` of the library over columns of arguments.
+fn run(library: &libloading::Library, name: &str, case: &Case, columns: &[Vec<u64>]) -> Vec<u64> {
+    type Unary = unsafe extern "C" fn(i64, *const c_void, *mut c_void);
+    type Binary = unsafe extern "C" fn(i64, *const c_void, *const c_void, *mut c_void);
+    type Ternary =
+        unsafe extern "C" fn(i64, *const c_void, *const c_void, *const c_void, *mut c_void);
+    let n = columns[0].len();
+    let sources = case.sources.iter().zip(columns);
+    // Allocations are aligned for every scalar: a multiple of 8 bytes as u64.
+    let aligned = |bytes: Vec<u8>| -> Vec<u64> { from_bytes(DType::U64, &bytes) };
+    let arrays: Vec<Vec<u64>> = sources
+        .map(|(&t, values)| aligned(to_bytes(t, values)))
+        .collect();
+    let mut result = vec![0u64; (n * case.dtype.size()).div_ceil(8)];
+    let pointer = |i: usize| arrays[i].as_ptr() as *const c_void;
+    let y = result.as_mut_ptr() as *mut c_void;
+    // SAFETY: function `name` was written for this case by `c_file`; its arrays hold n elements
+    // of the case's dtypes, and y has room for n.
+    unsafe {
+        let name = name.as_bytes();
+        match arrays.len() {
+            1 => library.get::<Unary>(name).expect("is there")(n as i64, pointer(0), y),
+            2 => {
+                library.get::<Binary>(name).expect("is there")(n as i64, pointer(0), pointer(1), y)
+            }
+            _ => {
+                let f = library.get::<Ternary>(name).expect("is there");
+                f(n as i64, pointer(0), pointer(1), pointer(2), y)
+            }
+        }
+    }
+    from_bytes(
+        case.dtype,
+        &to_bytes(DType::U64, &result)[..n * case.dtype.size()],
+    )
+}
+
+fn compare_all(flags: &[&str]) {
+    let cases = cases();
+    let Some((_folder, library)) = compile(&c_file(&cases), flags) else {
+        return;
+    };
+    let mut rng = StdRng::seed_from_u64(7);
+    for (i, case) in cases.iter().enumerate() {
+        let columns = arguments(case, &mut rng);
+        let results = run(&library, &format!("f{i}"), case, &columns);
+        for (row, &found) in results.iter().enumerate() {
+            let mut args = [Scalar::zero(DType::I32); 3];
+            for (j, &t) in case.sources.iter().enumerate() {
+                args[j] = Scalar::from_bits(t, columns[j][row]);
+            }
+            let args = &args[..case.sources.len()];
+            let expected = apply(&case.op, case.dtype, args);
+            assert_eq!(expected.dtype(), case.dtype);
+            let found = Scalar::from_bits(case.dtype, found);
+            assert!(
+                Scalar::same(expected, found),
+                "{:?} at {:?}{args:?}: Rust {expected}, C {found} ({:x}, {:x})",
+                case.op,
+                case.sources,
+                expected.bits(),
+                found.bits(),
+            );
+        }
+    }
+}
+
+#[test]
+fn c_agrees_with_rust() {
+    compare_all(&["-O2", "-march=native"]);
+}
+
+#[test]
+fn c_constants_are_the_values() {
+    let mut rng = StdRng::seed_from_u64(8);
+    let mut functions = String::new();
+    let mut columns = Vec::new();
+    for (i, t) in DType::ALL.into_iter().enumerate() {
+        let mut values = special(t);
+        values.extend((0..500).map(|_| random(t, &mut rng)));
+        let spelled: Vec<_> = values
+            .iter()
+            .map(|&b| literal(Scalar::from_bits(t, b)))
+            .collect();
+        let c = c_type(t);
+        functions += &format!(
+            "void f{i}(long n, const {c} *a, {c} *y) {{
+    static const {c} constants[] = {{{}}};
+    for (long i = 0; i < n; i++) y[i] = a[i] == a[i] ? constants[i] : constants[i];
+}}\n",
+            spelled.join(", ")
+        );
+        columns.push(values);
+    }
+    let Some((_folder, library)) = compile(&functions, &["-O0"]) else {
+        return;
+    };
+    for ((i, t), values) in DType::ALL.into_iter().enumerate().zip(columns) {
+        let case = Case {
+            op: Op::Cast(t),
+            dtype: t,
+            sources: vec![t],
+        };
+        let found = run(&library, &format!("f{i}"), &case, &[values.clone()]);
+        for (&value, found) in values.iter().zip(found) {
+            let (expected, found) = (Scalar::from_bits(t, value), Scalar::from_bits(t, found));
+            assert!(
+                Scalar::same(expected, found),
+                "{expected} became {found} in C"
+            );
+        }
+    }
+}
