@@ -2,4 +2,10 @@
 
 #![warn(clippy::unwrap_used)]
 
+pub mod examples;
+pub mod failure;
+pub mod input;
+pub mod notices;
 pub mod plot;
+pub mod table;
+pub mod values;
