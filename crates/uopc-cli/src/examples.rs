@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn names_are_unique() {
-        for example in EXAMPLES {
-            assert!(std::ptr::eq(find(example.name).unwrap(), example));
-        }
+        let mut names: Vec<&str> = EXAMPLES.iter().map(|e| e.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
     }
 }
