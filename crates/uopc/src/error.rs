@@ -50,7 +50,7 @@ pub enum Error {
         site: Option<Site>,
     },
     /// Malformed `.uir` text.
-    #[error("{message}\n  --> {name}:{line}:{column}\n   |\n{line:>2} | {text}\n   | {}^", pad(*column))]
+    #[error("{message}\n{}", excerpt(name, *line, *column, text))]
     Parse {
         /// What was expected.
         message: String,
@@ -100,6 +100,13 @@ fn at(site: &Option<Site>) -> String {
     site.map_or(String::new(), |site| format!(" (at {site})"))
 }
 
-fn pad(column: usize) -> String {
-    " ".repeat(column.saturating_sub(1))
+/// The line in question with a caret under the column, both behind a margin that holds the
+/// line's number.
+fn excerpt(name: &str, line: usize, column: usize, text: &str) -> String {
+    let number = format!("{line:>2}");
+    let margin = " ".repeat(number.len());
+    let space = " ".repeat(column.saturating_sub(1));
+    format!(
+        "{margin}--> {name}:{line}:{column}\n{margin} |\n{number} | {text}\n{margin} | {space}^"
+    )
 }

@@ -45,7 +45,7 @@ pub struct PlanBuffer {
     /// What it is for.
     pub role: Role,
     /// Why the value has a buffer, for `explain`.
-    pub reason: &'static str,
+    pub reason: Arc<str>,
 }
 
 /// Where a plan's buffer comes from and goes to.

@@ -12,6 +12,10 @@ pub mod fold;
 pub mod scalar;
 pub mod visit;
 pub mod form;
+pub mod verify;
+pub mod print;
+pub mod parse;
+pub mod plan_text;
 
 pub use dtype::DType;
 pub use op::Op;

@@ -25,6 +25,14 @@ impl Site {
         CURRENT.get()
     }
 
+    /// Until the returned guard is dropped, nodes made on this thread belong to no line of the
+    /// program: those that come from a file were not written in it.
+    pub fn suspend() -> Entered {
+        Entered {
+            outer: CURRENT.replace(None),
+        }
+    }
+
     /// Until the returned guard is dropped, nodes made on this thread belong to this site, unless
     /// an outer call has already claimed them.
     pub fn enter(self) -> Entered {
