@@ -5,6 +5,8 @@
 pub mod error;
 pub mod debug;
 pub mod ir;
+pub mod rewrite;
+pub mod rules;
 pub mod interp;
 pub mod autodiff;
 pub mod backend;

@@ -10,6 +10,7 @@ pub mod build;
 pub mod composite;
 pub mod fold;
 pub mod scalar;
+pub mod bounds;
 pub mod visit;
 pub mod form;
 pub mod verify;
