@@ -10,5 +10,6 @@ pub mod rules;
 pub mod interp;
 pub mod autodiff;
 pub mod backend;
+pub mod runtime;
 
 pub use error::{Error, Result};
