@@ -7,7 +7,8 @@ use clap::Args;
 use uopc::debug::VARIABLES;
 use uopc::ir::op::{Class, OPS, OpInfo};
 use uopc::pass::PASSES;
-use uopc::rules::SETS;
+use uopc::rewrite::Rule;
+use uopc::rules;
 
 use crate::failure::Result;
 use crate::table::Table;
@@ -149,8 +150,31 @@ pub fn passes(format: Format, out: &mut dyn Write) -> Result<()> {
 
 /// `uopc rules`.
 pub fn rules(format: Format, out: &mut dyn Write) -> Result<()> {
-    let _ = (format, out, SETS);
-    todo!()
+    let all = rules::all();
+    let mut table = Table::new(["rule", "dtypes", "graphs", "what it does"]);
+    for rule in &all {
+        let dtypes = rule.validity.name();
+        table.row([rule.name, dtypes, graphs(rule.name), rule.algebra]);
+    }
+    let markdown = || {
+        format!(
+            "# Rules\n\nEach keeps every bit of the value, for the dtypes it names; \
+             `UOPC_DISABLE` leaves rules out.\n\n{}",
+            table.to_markdown(&[0, 3])
+        )
+    };
+    let names = all.iter().map(|rule| rule.name);
+    format.print(out, names, || table.to_text(), markdown)
+}
+
+/// Which simplification uses a rule.
+fn graphs(rule: &str) -> &'static str {
+    let holds = |tables: &[&[Rule]]| tables.iter().copied().flatten().any(|r| r.name == rule);
+    match (holds(rules::SHAPE_TABLES), holds(rules::SCALAR_TABLES)) {
+        (true, true) => "both",
+        (true, false) => "shape",
+        _ => "loop",
+    }
 }
 
 /// `uopc env`.
