@@ -104,8 +104,9 @@ pub fn gradient_with(
 /// Refuses what can't be differentiated at all, before anything is built.
 fn check(graph: &Graph, root: &UOp, targets: &[UOp]) -> Result<()> {
     let is_lowered = |u: &&UOp| matches!(u.op().info().class, Class::Loop | Class::Program);
-    if let Some(u) = graph.nodes.iter().find(is_lowered) {
-        return Err(not_pure(u));
+    let mut lowered = graph.nodes.iter().filter(is_lowered).peekable();
+    if lowered.peek().is_some() {
+        return Err(not_pure(lowered));
     }
     let asked = [("root", root)]
         .into_iter()

@@ -97,17 +97,22 @@ fn typed(u: &UOp) -> String {
     format!("{} {} {}", u.op().mnemonic(), u.dtype(), u.shape())
 }
 
-/// The error for an op on memory or time: its derivative is no value.
-pub(super) fn not_pure(u: &UOp) -> Error {
+/// The error for ops on memory or time, each kind named once: their derivatives are no values.
+pub(super) fn not_pure<'a>(nodes: impl IntoIterator<Item = &'a UOp>) -> Error {
+    let mut names: Vec<&str> = Vec::new();
+    let mut site = None;
+    for u in nodes {
+        site = site.or(u.site());
+        if !names.contains(&u.op().mnemonic()) {
+            names.push(u.op().mnemonic());
+        }
+    }
     let message = format!(
         "the graph holds {}; autodiff only works on pure shape graphs, so differentiate before \
          lowering to loops, stores and calls",
-        u.op().mnemonic()
+        names.join(", ")
     );
-    Error::Gradient {
-        message,
-        site: u.site(),
-    }
+    Error::Gradient { message, site }
 }
 
 /// The error for an op on a path to a target that has no rule.

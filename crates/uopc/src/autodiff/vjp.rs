@@ -151,7 +151,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         | Op::EndIf
         | Op::Let { .. }
         | Op::Declare(_)
-        | Op::Barrier => Err(not_pure(u)),
+        | Op::Barrier => Err(not_pure([u])),
     }
     .map(Some)
 }

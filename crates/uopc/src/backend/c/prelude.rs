@@ -424,7 +424,7 @@ fn shift_right(t: DType) -> String {
 
 /// A function that Rust computes with the very same sequence.
 fn recorded<F: Recordable>(helper: Helper) -> String {
-    let recorder = Recorder::<F>::new();
+    let recorder = Recorder::<F>::default();
     let x = recorder.x();
     let y = match helper {
         Exp(_) => math::exp(x),

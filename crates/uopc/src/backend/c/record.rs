@@ -47,9 +47,8 @@ pub struct Recorder<F> {
     of: PhantomData<F>,
 }
 
-impl<F: Recordable> Recorder<F> {
-    /// Nothing recorded yet.
-    pub fn new() -> Recorder<F> {
+impl<F> Default for Recorder<F> {
+    fn default() -> Recorder<F> {
         Recorder {
             expressions: RefCell::default(),
             statements: RefCell::default(),
@@ -57,7 +56,9 @@ impl<F: Recordable> Recorder<F> {
             of: PhantomData,
         }
     }
+}
 
+impl<F: Recordable> Recorder<F> {
     /// The parameter `x`.
     pub fn x(&self) -> Recorded<'_, F> {
         self.names.borrow_mut().push("x".into());

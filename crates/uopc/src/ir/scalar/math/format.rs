@@ -3,6 +3,8 @@
 //! The polynomials are near-minimax fits, their coefficients rounded one after the other to the
 //! format, lowest degree first, and the later ones fitted again each time.
 
+use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, LN_2, LOG2_E};
+
 /// Constants for one float format. Every number is exactly a number of that format.
 pub struct Format {
     /// Bits in all.
@@ -105,14 +107,10 @@ impl Format {
         root_half: 0x3fe6_a09e_667f_3bcd,
         exp_range: (-746.0, 710.0),
         exp2_range: (-1076.0, 1025.0),
-        ln_2: [0.6931471805599453, 2.3190468138462996e-17],
-        log2_e: [1.4426950408889634, 2.0355273740931033e-17],
-        half_pi: [
-            1.5707963267948966,
-            6.123233995736766e-17,
-            -1.4973849048591698e-33,
-        ],
-        two_over_pi: 0.6366197723675814,
+        ln_2: [LN_2, 2.3190468138462996e-17],
+        log2_e: [LOG2_E, 2.0355273740931033e-17],
+        half_pi: [FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33],
+        two_over_pi: FRAC_2_PI,
         far: 1_073_741_824.0,
         exp: &[
             0.5,

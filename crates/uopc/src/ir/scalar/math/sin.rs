@@ -123,11 +123,11 @@ pub fn sin_far<R: Real>(x: R, k: R::Word) -> R {
     let low = low.bits().xor(sign).real().named("low_x");
     let q = turns.xor(minus).minus(minus).plus(k).named("q");
     let y = quadrant(x, high, low, q).named("y");
-    // Infinity has no sine.
+    // Infinity and NaN have no sine.
     magnitude
         .real()
         .below(x.constant(f64::INFINITY))
-        .select(y, x - x)
+        .select(y, x.constant(f64::NAN))
 }
 
 /// The sine of high + low + q quarter turns, where |high + low| is about pi/4 at most.
