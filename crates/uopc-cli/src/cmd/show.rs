@@ -15,6 +15,11 @@ use crate::input::{self, Form};
 use crate::stages;
 use crate::table::Table;
 
+/// The name of the stage before all passes.
+const GRAPH: &str = "graph";
+/// The name of the stage behind all passes.
+const CODE: &str = "c";
+
 const HELP: &str = "\
 Each stage stands under a line that names it; `(unchanged)` means that a pass found nothing to do.
 A file may begin at any stage: a shape graph, a plan, a loop graph or a program. UOPC_SCHEDULE=plain
@@ -22,7 +27,8 @@ shows scalar loops.
 
 Examples:
   uopc show softmax
-  uopc show graph.uir --stage simplify --stage c";
+  uopc show graph.uir --stage simplify --stage c
+  uopc show mlp --stage graph | uopc run -";
 
 /// Arguments of `uopc show`.
 #[derive(clap::Args, Debug)]
@@ -44,7 +50,7 @@ pub struct Args {
 /// # Errors
 /// When there is no such file or example, or a pass fails.
 pub fn show(args: &Args, out: &mut dyn Write) -> Result<()> {
-    for name in args.stages.iter().filter(|s| *s != "graph" && *s != "c") {
+    for name in args.stages.iter().filter(|s| *s != GRAPH && *s != CODE) {
         stages::find(name).map_err(|failure| {
             Failure::usage(format!("{failure}; `graph` and `c` are stages, too"))
         })?;
@@ -99,7 +105,7 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     fn form(&mut self, form: &Form, name: Option<&str>) -> Result<()> {
-        self.stage("graph", form.name(), &form.text()?)?;
+        self.stage(GRAPH, &format!(": the {}", form.name()), &form.text()?)?;
         match form {
             Form::Shape(_) => {
                 let stripped = self.pass("strip_detach", form, None)?;
@@ -124,10 +130,11 @@ impl Printer<'_> {
         for (k, kernel) in plan.kernels.iter().enumerate() {
             let which = match n {
                 1 => String::new(),
-                _ => format!(", kernel {} of {n}, {}", k + 1, kernel.name),
+                _ => format!(" of kernel {}/{n} {}", k + 1, kernel.name),
             };
             let loops = rangeify(kernel)?;
-            self.stage("rangeify", &format!("{}{which}", about("rangeify")?), &loops.to_uir())?;
+            let title = format!("{which}: {}", stages::find("rangeify")?.description);
+            self.stage("rangeify", &title, &loops.to_uir())?;
             programs.push(self.loops(&loops, &which)?);
         }
         self.code(&programs)
@@ -144,7 +151,7 @@ impl Printer<'_> {
 
     fn code(&mut self, programs: &[Program]) -> Result<()> {
         let kernels: Vec<String> = programs.iter().map(render).collect();
-        self.stage("c", "what the C compiler gets", &kernels.join("\n"))
+        self.stage(CODE, ": what the C compiler gets", &kernels.join("\n"))
     }
 
     fn pass(&mut self, name: &str, form: &Form, kernel: Option<&str>) -> Result<Form> {
@@ -159,11 +166,12 @@ impl Printer<'_> {
         kernel: Option<&str>,
         which: &str,
     ) -> Result<Form> {
-        let after = stages::apply(stages::find(name)?, form, kernel, self.settings)?;
+        let pass = stages::find(name)?;
+        let after = stages::apply(pass, form, kernel, self.settings)?;
         let text = after.text()?;
-        let title = format!("{}{which}", about(name)?);
+        let title = format!("{which}: {}", pass.description);
         match text == form.text()? {
-            true => self.stage(name, &title, "(unchanged)\n")?,
+            true => self.stage(name, &title, "; (unchanged)\n")?,
             false => self.stage(name, &title, &text)?,
         }
         Ok(after)
@@ -176,12 +184,10 @@ impl Printer<'_> {
         if !std::mem::take(&mut self.first) {
             writeln!(self.out)?;
         }
-        writeln!(self.out, "==== {name}: {title}")?;
+        // A comment in the language of what follows, so that a stage alone can be piped on.
+        let comment = if name == CODE { "//" } else { ";" };
+        writeln!(self.out, "{comment} ==== {name}{title}")?;
         write!(self.out, "{text}")?;
         Ok(())
     }
-}
-
-fn about(pass: &str) -> Result<&'static str> {
-    Ok(stages::find(pass)?.description)
 }
