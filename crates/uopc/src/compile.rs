@@ -7,6 +7,7 @@
 mod plans;
 mod walk;
 
+use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -227,19 +228,21 @@ impl Engine {
     }
 }
 
-/// Notes where a node's value is. Live leaves own their memory and need no note.
+/// Notes where a node's value is. Live leaves own their memory and need no note, and a repeated
+/// constant costs less to compute than to read.
 fn settle(node: &UOp, storage: &Arc<Storage>) {
-    let live = matches!(
-        node.op(),
-        Op::Buffer {
-            id: BufferId::Live(_),
-            ..
-        }
-    );
-    if !live {
-        let storage: Arc<dyn std::any::Any + Send + Sync> = storage.clone();
+    let mut base = node;
+    while base.op().is_movement() {
+        base = &base.src()[0];
+    }
+    if !matches!(base.op(), Op::Const(_)) && !is_buffer(node) {
+        let storage: Arc<dyn Any + Send + Sync> = storage.clone();
         node.set_home(&storage);
     }
+}
+
+fn is_buffer(u: &UOp) -> bool {
+    matches!(u.op(), Op::Buffer { .. })
 }
 
 fn codes(lowered: &Lowered) -> Vec<Code<'_>> {

@@ -9,7 +9,9 @@ pub mod rewrite;
 pub mod rules;
 pub mod interp;
 pub mod autodiff;
+pub mod pass;
 pub mod backend;
 pub mod runtime;
+pub mod compile;
 
 pub use error::{Error, Result};

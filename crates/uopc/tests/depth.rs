@@ -33,7 +33,10 @@ fn timed<T>(what: &str, n: usize, run: impl FnOnce() -> T) -> T {
     let result = run();
     if std::env::var_os("UOPC_PERF").is_some() {
         let seconds = started.elapsed().as_secs_f64();
-        println!("{what:<14} n = {n:>8}: {seconds:.3} s, {:.3} us a node", seconds * 1e6 / n as f64);
+        println!(
+            "{what:<14} n = {n:>8}: {seconds:.3} s, {:.3} us a node",
+            seconds * 1e6 / n as f64
+        );
     }
     result
 }
@@ -44,11 +47,17 @@ fn walk_through(n: usize) {
     if let (Some(before), Some(after)) = (before, memory())
         && std::env::var_os("UOPC_PERF").is_some()
     {
-        println!("{:<14} n = {n:>8}: {} bytes a node", "memory", (after - before) / n);
+        println!(
+            "{:<14} n = {n:>8}: {} bytes a node",
+            "memory",
+            (after - before) / n
+        );
     }
     let loss = x.reduce(ReduceOp::Add, 1).unwrap();
     let target = UOp::slot(0, DType::F32, 4);
-    let g = timed("differentiate", n, || gradient(&loss, from_ref(&target)).unwrap());
+    let g = timed("differentiate", n, || {
+        gradient(&loss, from_ref(&target)).unwrap()
+    });
     assert_eq!(Graph::new(from_ref(&x)).len(), n + 2);
     // One product for each product, and the constant one in three nodes.
     assert_eq!(Graph::new(&g).len(), n + 4);

@@ -16,6 +16,7 @@ use crate::backend::c::render::Argument;
 use crate::backend::c::toolchain::{Compiler, cpu};
 use crate::backend::c::unit::{Unit, render_unit};
 use crate::error::{Error, Result};
+use crate::ir::form::Program;
 
 /// Scratch arguments begin at multiples of this many bytes.
 const SCRATCH_ALIGNMENT: usize = super::buffer::ALIGNMENT;
@@ -56,6 +57,25 @@ impl CDevice {
         })
     }
 
+    /// Compiles programs as one unit.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] when the compiler fails; [`Error::File`] when no temporary file can be
+    /// written or the object can't be loaded.
+    pub fn compile_programs(&self, programs: &[&Program]) -> Result<Box<dyn Executable>> {
+        let unit = render_unit(programs);
+        let library = match unit.entries.is_empty() {
+            true => None,
+            false => Some(self.load(&unit)?),
+        };
+        let launches = unit.arguments.iter().zip(unit.entry_of);
+        let launches = launches.map(|(args, entry)| Launch::new(entry, args));
+        Ok(Box::new(Compiled {
+            library,
+            launches: launches.collect(),
+        }))
+    }
+
     fn load(&self, unit: &Unit) -> Result<Library> {
         let [program, version, flags, cpu] = &self.machine;
         let key = Key::new(&[&unit.text, program, version, flags, cpu]);
@@ -90,9 +110,10 @@ impl CDevice {
         if let Err(error) = self.compiler.compile(&source, &object) {
             return Err(keep_source(error, &unit.text));
         }
+        let library = Library::open(&object, &unit.entries)?;
         let bytes = fs::read(&object).map_err(|e| unwritable(&object, e))?;
         self.cache.put(key, &bytes);
-        Library::open(&object, &unit.entries)
+        Ok(library)
     }
 }
 
@@ -146,17 +167,7 @@ impl Device for CDevice {
 
     fn compile(&self, launches: &[Code]) -> Result<Box<dyn Executable>> {
         let programs: Vec<_> = launches.iter().map(|l| l.program).collect();
-        let unit = render_unit(&programs);
-        let library = match unit.entries.is_empty() {
-            true => None,
-            false => Some(self.load(&unit)?),
-        };
-        let launches = unit.arguments.iter().zip(unit.entry_of);
-        let launches = launches.map(|(args, entry)| Launch::new(entry, args));
-        Ok(Box::new(Compiled {
-            library,
-            launches: launches.collect(),
-        }))
+        self.compile_programs(&programs)
     }
 
     fn counts(&self) -> DeviceCounts {
