@@ -214,7 +214,7 @@ impl PlanReader {
         }
         match self.index.get(u) {
             Some(&b) if matches!(self.buffers[b as usize].role, Role::Input(_)) => Ok(b),
-            Some(_) => malformed("reads a written buffer that is not an after of its call".into()),
+            Some(_) => malformed("reads a written buffer, not an after of its call".into()),
             None => {
                 let found = u.op().mnemonic();
                 malformed(format!("reads listed buffers and afters, not {found}"))
@@ -280,7 +280,7 @@ impl PlanReader {
 fn malformed<T>(message: String) -> Result<T> {
     Err(Error::Verify {
         form: "plan",
-        message: format!("a plan {message}"),
+        message,
         site: None,
     })
 }
