@@ -7,13 +7,33 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use support::arrays::{
+    DRAWS, Slots, eval, inputs, same_elements, same_runs, same_slots, same_values,
+};
+use support::engines::{c_device, interpret, run_compiled};
+use support::finite;
 use support::golden::{self, Golden, each};
 use uopc::Error;
-use uopc::ir::form::Plan;
+use uopc::backend::c::render::render;
+use uopc::debug::Settings;
+use uopc::interp::{Array, Checks};
+use uopc::ir::form::{Kernel, LoopGraph, Plan, Role, ShapeGraph, params};
 use uopc::ir::op::OPS;
 use uopc::ir::parse::{Parsed, parse};
-use uopc::ir::print::to_uir_with;
-use uopc::ir::{UOp, verify};
+use uopc::ir::print::{to_uir, to_uir_with};
+use uopc::ir::{Scalar, Shape, UOp, verify};
+use uopc::pass::simplify::simplify_shapes;
+use uopc::rewrite::{Limits, rewrite};
+use uopc::rules::{scalar_rules, shape_rules};
+
+/// The passes by their names, which are also those of the tests here.
+mod passes {
+    pub use uopc::pass::kernelize::kernelize;
+    pub use uopc::pass::linearize::linearize;
+    pub use uopc::pass::rangeify::rangeify;
+    pub use uopc::pass::simplify::simplify_loops;
+    pub use uopc::pass::strip_detach::strip_detach;
+}
 
 /// The text of a graph of the form that the file states as `; form:`, verified.
 fn text_of_form(file: &Golden, parsed: &Parsed) -> Result<String, Error> {
@@ -114,6 +134,199 @@ fn with_error(input: &str, error: Option<&Error>) -> String {
         out.push_str(&format!("{}{message}\n", MARK.trim_start()));
     }
     out
+}
+
+/// What a pass made of a graph, if it fired the rules that the file lists.
+fn fires(file: &Golden, fired: &[(&'static str, u64)]) -> Result<(), String> {
+    let fired: Vec<&str> = fired.iter().map(|(name, _)| *name).collect();
+    match file.list("fires").iter().find(|name| !fired.contains(name)) {
+        Some(missing) => Err(format!("{missing} did not fire; those that did: {fired:?}")),
+        None => Ok(()),
+    }
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+fn shape_graph(file: &Golden) -> Result<ShapeGraph, String> {
+    verify::shape_graph(file.parse()?.roots).map_err(text)
+}
+
+fn loop_graph(file: &Golden) -> Result<LoopGraph, String> {
+    let parsed = file.parse()?;
+    let name = parsed.name.clone().unwrap_or_else(|| "kernel".into());
+    let [sink] = &parsed.roots[..] else {
+        return Err("a loop graph has one root".into());
+    };
+    verify::loop_graph(name, sink.clone()).map_err(text)
+}
+
+#[test]
+fn simplify() {
+    each("simplify", |file| {
+        let before = shape_graph(file)?;
+        let (after, _) = simplify_shapes(&before, &Settings::default()).map_err(text)?;
+        let again = rewrite(before.roots(), &shape_rules(), &Limits::default(), None);
+        fires(file, &again.map_err(text)?.fired)?;
+        same_values(before.roots(), after.roots())?;
+        file.compare(&after.to_uir())
+    });
+}
+
+#[test]
+fn simplify_loops() {
+    each("simplify_loops", |file| {
+        let before = loop_graph(file)?;
+        let after = passes::simplify_loops(&before, &Settings::default()).map_err(text)?;
+        let root = std::slice::from_ref(before.sink());
+        let again = rewrite(root, &scalar_rules(), &Limits::default(), None);
+        fires(file, &again.map_err(text)?.fired)?;
+        same_runs(&before, &after)?;
+        file.compare(&after.to_uir())
+    });
+}
+
+#[test]
+fn strip_detach() {
+    each("strip_detach", |file| {
+        let before = shape_graph(file)?;
+        let (after, _) = passes::strip_detach(&before).map_err(text)?;
+        same_values(before.roots(), after.roots())?;
+        file.compare(&after.to_uir())
+    });
+}
+
+#[test]
+fn gradient() {
+    each("gradient", |file| {
+        let parsed = file.parse()?;
+        let numbers = file.list("wrt");
+        let targets = numbers.iter().map(|n| file.node(&parsed, n));
+        let targets = targets.collect::<Result<Vec<UOp>, String>>()?;
+        let root = &parsed.roots[0];
+        let gradients = uopc::autodiff::gradient(root, &targets).map_err(text)?;
+        finite::check(root, &targets, &gradients)?;
+        file.compare(&to_uir(&gradients))
+    });
+}
+
+#[test]
+fn kernelize() {
+    each("kernelize", |file| {
+        let before = shape_graph(file)?;
+        let parsed = file.parse()?;
+        let plan = passes::kernelize(&before, parsed.name.as_deref())
+            .map_err(text)?
+            .plan;
+        for (seed, kind) in DRAWS {
+            let slots = inputs(before.roots(), seed, kind);
+            let expected = eval(before.roots(), &slots)?;
+            same_elements(&expected, &run_plan(&plan, &slots)?)?;
+        }
+        file.compare(&plan.to_uir().map_err(text)?)
+    });
+}
+
+/// The values of a plan's outputs, kernel by kernel in the graph interpreter.
+fn run_plan(plan: &Plan, slots: &Slots) -> Result<Vec<Array>, String> {
+    let mut held: Vec<Option<Array>> = (plan.buffers.iter())
+        .map(|buffer| match buffer.role {
+            Role::Input(slot) => slots.get(&slot).cloned(),
+            // What has no elements need not be written.
+            Role::Output | Role::Temporary => {
+                (buffer.n == 0).then(|| Array::full(Scalar::zero(buffer.dtype), &Shape::new(&[0])))
+            }
+        })
+        .collect();
+    for kernel in &plan.kernels {
+        let read = |&(slot, b): &(u32, u32)| Some((slot, held[b as usize].clone()?));
+        let params: Slots = kernel.ins.iter().filter_map(read).collect();
+        let values = eval(kernel.body.roots(), &params)?;
+        for (value, &(_, b)) in values.into_iter().zip(&kernel.outs) {
+            held[b as usize] = Some(value);
+        }
+    }
+    let outputs = plan.outputs.iter().map(|&b| held[b as usize].clone());
+    outputs
+        .collect::<Option<Vec<Array>>>()
+        .ok_or("an output was never written".into())
+}
+
+#[test]
+fn rangeify() {
+    each("rangeify", |file| {
+        let kernel = kernel(file)?;
+        let loops = passes::rangeify(&kernel).map_err(text)?;
+        for (seed, kind) in DRAWS {
+            let slots = inputs(kernel.body.roots(), seed, kind);
+            let expected = eval(kernel.body.roots(), &slots)?;
+            let written = interpret(&loops, &slots, Checks::All).map_err(text)?;
+            let outs = kernel.outs.iter().map(|(slot, _)| written[slot].clone());
+            same_elements(&expected, &outs.collect::<Vec<Array>>())?;
+        }
+        file.compare(&loops.to_uir())
+    });
+}
+
+/// A kernel whose outputs are the slots behind those that the graph reads.
+fn kernel(file: &Golden) -> Result<Kernel, String> {
+    let parsed = file.parse()?;
+    let body = verify::shape_graph(parsed.roots).map_err(text)?;
+    let ins: Vec<u32> = params(&UOp::sink(body.roots()))
+        .iter()
+        .map(|p| p.0)
+        .collect();
+    let first = ins.iter().max().map_or(0, |slot| slot + 1);
+    let outs = (first..).take(body.roots().len());
+    Ok(Kernel {
+        name: parsed.name.unwrap_or_else(|| "kernel".into()),
+        outs: outs.map(|slot| (slot, slot)).collect(),
+        ins: ins.into_iter().map(|slot| (slot, slot)).collect(),
+        body,
+    })
+}
+
+#[test]
+fn loopform() {
+    each("loopform", |file| {
+        let loops = loop_graph(file)?;
+        // `loopform.rs` runs these; here they only have to be written as the printer would.
+        let code = |l: &&str| l.starts_with('%') || l.starts_with("; name:");
+        let printed = loops.to_uir();
+        let written: Vec<&str> = file.input.lines().filter(code).collect();
+        match printed.lines().zip(&written).find(|(a, b)| a != *b) {
+            Some((a, b)) => Err(format!("the printer writes\n{a}\nthe file has\n{b}")),
+            None if printed.lines().count() != written.len() => Err("a line too many".into()),
+            None => Ok(()),
+        }
+    });
+}
+
+#[test]
+fn linearize() {
+    let device = c_device();
+    each("linearize", |file| {
+        let loops = loop_graph(file)?;
+        let program = passes::linearize(&loops).map_err(text)?;
+        let code = device.compile_programs(&[&program]).map_err(text)?;
+        for (seed, kind) in DRAWS {
+            let given = inputs(std::slice::from_ref(loops.sink()), seed, kind);
+            let expected = interpret(&loops, &given, Checks::All).map_err(text)?;
+            same_slots(&expected, &run_compiled(&*code, 0, &loops, &given))?;
+        }
+        file.compare(&program.to_uir())
+    });
+}
+
+#[test]
+fn render_c() {
+    each("render_c", |file| {
+        let parsed = file.parse()?;
+        let name = parsed.name.clone().ok_or("the kernel has no name")?;
+        let program = verify::program(name, parsed.roots[0].clone()).map_err(text)?;
+        file.compare(&render(&program))
+    });
 }
 
 /// A new op is not forgotten: each has a line in some golden file. Constants stand inline.

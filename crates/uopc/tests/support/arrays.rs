@@ -1,16 +1,16 @@
 //! Seeded inputs for graphs, and their values in the interpreter.
 
-use std::collections::BTreeMap;
-
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use uopc::interp::{Array, graph};
+use uopc::interp::{Array, Checks, graph};
+use uopc::ir::form::LoopGraph;
 use uopc::ir::op::{BufferId, Op};
 use uopc::ir::visit::toposort;
 use uopc::ir::{DType, Scalar, UOp};
 
-/// Contents of slots and parameters.
-pub type Slots = BTreeMap<u32, Array>;
+use super::engines::interpret;
+
+pub use super::engines::Slots;
 
 /// What kind of numbers to draw.
 #[derive(Clone, Copy, Debug)]
@@ -92,26 +92,56 @@ pub fn eval(roots: &[UOp], slots: &Slots) -> Result<Vec<Array>, String> {
     graph::eval(roots, &bind).map_err(|e| e.to_string())
 }
 
+/// The seeds and kinds of numbers that values are compared on.
+pub const DRAWS: [(u64, Draw); 4] = [
+    (1, Draw::Plain),
+    (2, Draw::Plain),
+    (3, Draw::Special),
+    (4, Draw::Special),
+];
+
 /// Whether two graphs have the same values, to the last bit, on random and special inputs.
 pub fn same_values(before: &[UOp], after: &[UOp]) -> Result<(), String> {
-    for (seed, kind) in [
-        (1, Draw::Plain),
-        (2, Draw::Plain),
-        (3, Draw::Special),
-        (4, Draw::Special),
-    ] {
+    for (seed, kind) in DRAWS {
         // A pass may drop an input but never add one.
         let slots = inputs(before, seed, kind);
         let (a, b) = (eval(before, &slots)?, eval(after, &slots)?);
-        if a.len() != b.len() {
-            return Err(format!("{} roots became {}", a.len(), b.len()));
+        if let Some((a, b)) = a.iter().zip(&b).find(|(a, b)| a.shape() != b.shape()) {
+            return Err(format!("shape {} became {}", a.shape(), b.shape()));
         }
-        for (k, (a, b)) in a.iter().zip(&b).enumerate() {
-            if let Some(difference) = a.difference(b) {
-                return Err(format!(
-                    "root {k} changed its value (seed {seed}): {difference}"
-                ));
-            }
+        same_elements(&a, &b)?;
+    }
+    Ok(())
+}
+
+/// Whether two loop graphs write the same.
+pub fn same_runs(before: &LoopGraph, after: &LoopGraph) -> Result<(), String> {
+    for (seed, kind) in DRAWS {
+        let given = inputs(std::slice::from_ref(before.sink()), seed, kind);
+        let run = |loops| interpret(loops, &given, Checks::All).map_err(|e| e.to_string());
+        same_slots(&run(before)?, &run(after)?)?;
+    }
+    Ok(())
+}
+
+/// Whether two runs wrote the same.
+pub fn same_slots(expected: &Slots, found: &Slots) -> Result<(), String> {
+    if !expected.keys().eq(found.keys()) {
+        return Err("other parameters are written".into());
+    }
+    let list = |slots: &Slots| slots.values().cloned().collect::<Vec<Array>>();
+    same_elements(&list(expected), &list(found))
+}
+
+/// Whether arrays have the same elements to the last bit, whatever their shapes.
+pub fn same_elements(expected: &[Array], found: &[Array]) -> Result<(), String> {
+    if expected.len() != found.len() {
+        return Err(format!("{} values became {}", expected.len(), found.len()));
+    }
+    let flat = |a: &Array| a.clone().reshaped(&[a.len()]).expect("as many elements");
+    for (k, (a, b)) in expected.iter().zip(found).enumerate() {
+        if let Some(difference) = flat(a).difference(&flat(b)) {
+            return Err(format!("value {k} changed: {difference}"));
         }
     }
     Ok(())

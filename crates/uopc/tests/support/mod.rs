@@ -1,5 +1,7 @@
-//! What the integration tests share. Each test uses a part of it.
+//! What the golden tests use.
 #![allow(dead_code)]
 
 pub mod arrays;
+pub mod engines;
+pub mod finite;
 pub mod golden;
