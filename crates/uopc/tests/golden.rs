@@ -13,9 +13,11 @@ use support::arrays::{
 use support::engines::{c_device, interpret, run_compiled};
 use support::finite;
 use support::golden::{self, Golden, each};
+use support::runs;
 use uopc::Error;
 use uopc::backend::c::render::render;
-use uopc::debug::Settings;
+use uopc::compile::Engine;
+use uopc::debug::{DeviceChoice, Schedule, Settings};
 use uopc::interp::{Array, Checks};
 use uopc::ir::form::{Kernel, LoopGraph, Plan, Role, ShapeGraph, params};
 use uopc::ir::op::OPS;
@@ -327,6 +329,60 @@ fn render_c() {
         let program = verify::program(name, parsed.roots[0].clone()).map_err(text)?;
         file.compare(&render(&program))
     });
+}
+
+#[test]
+fn run() {
+    let mut cases = Vec::new();
+    let collected = std::cell::RefCell::new((&mut cases, 0));
+    each("run", |file| {
+        let (cases, first) = &mut *collected.borrow_mut();
+        verify::shape_graph(file.parse()?.roots).map_err(text)?;
+        cases.extend(runs::cases(file, first)?);
+        Ok(())
+    });
+    let by_graph = runs::interpret(&cases).unwrap_or_else(|e| panic!("{e}"));
+    let mut failures = Vec::new();
+    for (case, values) in cases.iter().zip(&by_graph) {
+        if let Some(why) = runs::far_from(case, values) {
+            failures.push(format!("{}, graph interpreter: {why}", case.id));
+        }
+    }
+    for (name, settings) in engines() {
+        let engine = Engine::new(settings).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let values = runs::realize(&engine, &cases).unwrap_or_else(|e| panic!("{name}: {e}"));
+        for ((case, expected), found) in cases.iter().zip(&by_graph).zip(&values) {
+            if let Err(why) = same_elements(expected, found) {
+                failures.push(format!("{}, {name}: {why}", case.id));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Every way to run a graph, none with a cache folder. A new backend adds a line.
+fn engines() -> Vec<(&'static str, Settings)> {
+    let on = |device| Settings {
+        device,
+        cache_dir: None,
+        ..Settings::default()
+    };
+    let c = || on(DeviceChoice::C);
+    let plain = Settings {
+        schedule: Schedule::Plain,
+        ..c()
+    };
+    // No rule fires: what rules would make of the graph must be the same.
+    let unsimplified = Settings {
+        fuel: Some(0),
+        ..c()
+    };
+    vec![
+        ("loop interpreter", on(DeviceChoice::Interp)),
+        ("C", c()),
+        ("C, plain schedule", plain),
+        ("C without rules", unsimplified),
+    ]
 }
 
 /// A new op is not forgotten: each has a line in some golden file. Constants stand inline.

@@ -5,3 +5,4 @@ pub mod arrays;
 pub mod engines;
 pub mod finite;
 pub mod golden;
+pub mod runs;
