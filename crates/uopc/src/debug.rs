@@ -61,6 +61,8 @@ variables! {
         "the size that the cache folder is kept below";
     XDG_CACHE_HOME: "a folder", "$HOME/.cache (macOS: $HOME/Library/Caches)",
         "the user's cache folder";
+    PATH: "folders", "the system's",
+        "where a C compiler is looked for that is given by name";
     HOME: "a folder", "none: then there is no cache between processes",
         "the user's folder, in which the cache folder is looked for";
 }
@@ -155,6 +157,12 @@ pub fn settings() -> Result<&'static Settings> {
     settings.as_ref().map_err(Error::clone)
 }
 
+/// The folders in which programs are looked for, in order.
+pub fn search_path() -> Vec<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    env::split_paths(&path).collect()
+}
+
 impl Settings {
     /// Reads the environment.
     ///
@@ -193,6 +201,8 @@ impl Settings {
             }
             match name {
                 "XDG_CACHE_HOME" => user_cache = Some(PathBuf::from(value)),
+                // Read by `search_path` when a compiler is looked for.
+                "PATH" => {}
                 "HOME" => home = Some(PathBuf::from(value)),
                 "UOPC_TRACE" => settings.trace = Some(value.into()),
                 "UOPC_CACHE_DIR" => settings.cache_dir = Some(value.into()),

@@ -81,6 +81,12 @@ pub enum Error {
         /// What the compiler printed.
         output: String,
     },
+    /// No memory left.
+    #[error("out of memory: {bytes} bytes can't be had; use smaller tensors or batches")]
+    Memory {
+        /// How much was asked for.
+        bytes: usize,
+    },
     /// Something that uopc does not do, with what to do instead.
     #[error("{what}: {message}{}", at(site))]
     Unsupported {

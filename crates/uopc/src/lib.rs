@@ -9,10 +9,15 @@ pub mod rewrite;
 pub mod rules;
 pub mod interp;
 pub mod autodiff;
-/// Passes from one form to the next.
-pub mod pass {
-    pub mod simplify;
-}
+pub mod pass;
 pub mod backend;
+pub mod runtime;
+pub mod compile;
+pub mod tensor;
+pub mod io;
+pub mod nn;
+pub mod data;
 
 pub use error::{Error, Result};
+pub use ir::DType;
+pub use tensor::Tensor;

@@ -86,24 +86,34 @@ fn a4_an_unrelated_target_gets_zeros_of_its_shape() {
 #[test]
 fn a5_a_million_nodes_take_linear_work_and_no_stack() {
     on_small_stack(|| {
-        let cost = |n: usize| {
+        // Builds, differentiates, prints and drops a chain; counts its nodes and the gradient's.
+        let cost = |n: usize, targets: usize| {
             let x = UOp::slot(0, F32, 2);
             let y = UOp::slot(1, F32, 2);
             let mut u = x.clone();
             for k in 0..n {
-                u = if k % 2 == 0 { &u * &y } else { &u + &y };
+                u = if k % 2 == 0 {
+                    &u * &y
+                } else {
+                    u.sin().unwrap()
+                };
             }
-            let found = gradient(&u, &[x, y]).unwrap();
-            let forward = Graph::new(&[u]).len();
-            (forward, Graph::new(&found).len())
+            let found = gradient(&u, &[x, y][..targets]).unwrap();
+            assert_eq!(u.to_uir().lines().count(), n + 2);
+            Graph::new(&found).len()
         };
-        let (n, gradient_n) = cost(100_000);
-        let (n2, gradient_2n) = cost(200_000);
-        let (n10, gradient_10n) = cost(1_000_000);
-        assert_eq!((n2 - n, n10 - n2), (100_000, 800_000));
-        // Each node of the chain adds the same work.
-        assert_eq!(gradient_10n - gradient_2n, 8 * (gradient_2n - gradient_n));
-        assert!(gradient_10n < 4 * n10, "{gradient_10n} nodes for {n10}");
+        // Each node of the chain adds the same work, with respect to its beginning and to a
+        // node that half of the chain reads.
+        for targets in [1, 2] {
+            let [a, b, c] = [10_000, 20_000, 40_000].map(|n| cost(n, targets));
+            assert_eq!(c - b, 2 * (b - a));
+            assert!(c < 4 * 40_000, "{c}");
+        }
+        let million = cost(1_000_000, 1);
+        assert_eq!(
+            million - cost(500_000, 1),
+            25 * (cost(40_000, 1) - cost(20_000, 1))
+        );
     });
 }
 

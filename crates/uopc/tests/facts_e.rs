@@ -9,15 +9,20 @@ use uopc::ir::visit::{Graph, toposort};
 use uopc::ir::{DType, UOp};
 
 #[test]
-fn e0_the_gradient_of_exp2_times_x() {
+fn e0_three_exercises() {
+    the_gradient_of_exp2_times_x();
+    the_graph_of_a_reshaped_permuted_sum();
+    the_smallest_test_of_the_inverse_permutation();
+}
+
+fn the_gradient_of_exp2_times_x() {
     let x = input(0, &[3]);
     let loss = sum(&(&x.exp2().unwrap() * &x));
     let found = gradient_values(&loss, &x, &[&[0.0, 1.0, 2.0]]);
     assert_close(&found, &[1.0, 3.3862944, 9.5451774], 1e-7);
 }
 
-#[test]
-fn e0_the_graph_of_a_reshaped_permuted_sum() {
+fn the_graph_of_a_reshaped_permuted_sum() {
     let x = input(0, &[6]);
     let loss = x.reshape(&[2, 3]).unwrap().permute(&[1, 0]).unwrap();
     let loss = loss.reduce(ReduceOp::Add, 2).unwrap();
@@ -36,8 +41,7 @@ fn e0_the_graph_of_a_reshaped_permuted_sum() {
     );
 }
 
-#[test]
-fn e0_the_smallest_test_of_the_inverse_permutation() {
+fn the_smallest_test_of_the_inverse_permutation() {
     // A permutation that is not its own inverse needs three axes, and telling the axes apart
     // takes two of them longer than 1.
     let x = input(0, &[1, 2, 2]);

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
-use uopc::ir::op::{LiveBuffer, ReduceOp};
+use uopc::ir::form::{Plan, Role};
+use uopc::ir::op::{LiveBuffer, OPS, ReduceOp};
 use uopc::ir::parse::parse;
-use uopc::ir::print::to_uir;
+use uopc::ir::print::{to_uir, to_uir_with};
+use uopc::ir::verify;
 use uopc::ir::{DType, Scalar, UOp};
 
 /// The text prints as itself.
@@ -515,4 +517,78 @@ fn damaged_text_never_panics() {
     }
     // Damage that is never noticed would mean that the test damages nothing.
     assert!(errors > 5_000, "{errors}");
+}
+
+/// The fenced `uir` blocks of the reference page.
+fn reference_examples() -> Vec<String> {
+    let page = include_str!("../../../docs/reference/uir.md");
+    let mut blocks = Vec::new();
+    let mut open = None;
+    for line in page.lines() {
+        match (line, &mut open) {
+            ("```uir", _) => open = Some(String::new()),
+            ("```", Some(_)) => blocks.extend(open.take()),
+            (line, Some(block)) => {
+                block.push_str(line);
+                block.push('\n');
+            }
+            (_, None) => {}
+        }
+    }
+    blocks
+}
+
+#[test]
+fn every_example_of_the_reference_page_comes_back() {
+    let examples = reference_examples();
+    assert!(examples.len() >= 12);
+    for text in &examples {
+        let parsed = parse(text, "uir.md").unwrap_or_else(|e| panic!("{e}"));
+        let printed = to_uir_with(&parsed.roots, parsed.name.as_deref(), &parsed.notes);
+        let directives = ["; roots:", "; name:", "; why "];
+        let carries = |l: &&str| !l.starts_with(';') || directives.iter().any(|d| l.starts_with(d));
+        let expected: Vec<&str> = text.lines().filter(carries).collect();
+        assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
+    }
+}
+
+#[test]
+fn the_reference_page_shows_every_op() {
+    let examples = reference_examples().concat();
+    for row in OPS {
+        // A constant has no line; the page lists literals.
+        let shown = examples.contains(&format!("= {} ", row.mnemonic))
+            || examples.contains(&format!("= {}\n", row.mnemonic));
+        assert!(shown || row.mnemonic == "const", "{}", row.mnemonic);
+    }
+}
+
+#[test]
+fn the_forms_of_the_reference_page_verify() {
+    let find = |part: &str| {
+        let found = reference_examples().into_iter().find(|e| e.contains(part));
+        found.unwrap_or_else(|| panic!("no example with {part}"))
+    };
+    let plan = find("= call");
+    let read = Plan::from_uir(&plan, "uir.md").unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(read.to_uir().unwrap(), plan);
+    assert_eq!(read.buffers[1].role, Role::Temporary);
+    assert_eq!(
+        &*read.buffers[1].reason,
+        "a reduction that is read through a broadcast"
+    );
+
+    let loops = parse(&find("= end "), "uir.md").unwrap();
+    let loops = verify::loop_graph(loops.name.unwrap(), loops.roots[0].clone());
+    assert_eq!(
+        loops.unwrap_or_else(|e| panic!("{e}")).to_uir(),
+        find("= end ")
+    );
+
+    let program = parse(&find("= endloop"), "uir.md").unwrap();
+    let program = verify::program(program.name.unwrap(), program.roots[0].clone());
+    assert_eq!(
+        program.unwrap_or_else(|e| panic!("{e}")).to_uir(),
+        find("= endloop")
+    );
 }

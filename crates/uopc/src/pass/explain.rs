@@ -22,7 +22,10 @@ pub struct Cost {
 /// extent of a constant or 1.
 pub fn cost(loops: &LoopGraph) -> Cost {
     let flops = loops.statements().iter().map(statement_flops).sum();
-    let bytes = params(loops.sink()).iter().map(|&(_, _, d, n)| (d.size() * n) as u64).sum();
+    let bytes = params(loops.sink())
+        .iter()
+        .map(|&(_, _, d, n)| (d.size() * n) as u64)
+        .sum();
     Cost { flops, bytes }
 }
 
@@ -30,11 +33,21 @@ fn statement_flops(end: &UOp) -> u64 {
     let store = &end.src()[0];
     let points: u64 = end.src()[1..].iter().map(extent).product();
     let combined = match store.op() {
-        Op::Store { combine: Combine::Set, .. } => 0,
-        Op::Store { combine: Combine::MulAcc, .. } => 2,
+        Op::Store {
+            combine: Combine::Set,
+            ..
+        } => 0,
+        Op::Store {
+            combine: Combine::MulAcc,
+            ..
+        } => 2,
         _ => 1,
     };
-    let own = if store.src()[0].dtype().is_float() { combined } else { 0 };
+    let own = if store.src()[0].dtype().is_float() {
+        combined
+    } else {
+        0
+    };
     let each: u64 = toposort(&store.src()[1..]).iter().map(node_flops).sum();
     points * (own + each)
 }
@@ -68,7 +81,10 @@ pub fn explain(lowered: &Lowered) -> String {
         let reads: Vec<String> = kernel.ins.iter().map(|(_, b)| format!("b{b}")).collect();
         let writes: Vec<String> = kernel.outs.iter().map(|(_, b)| format!("b{b}")).collect();
         let (name, reads, writes) = (&kernel.name, reads.join(" "), writes.join(" "));
-        line(&mut text, format!("{name}: {writes} from [{reads}], {flops} flops, {bytes} bytes"));
+        line(
+            &mut text,
+            format!("{name}: {writes} from [{reads}], {flops} flops, {bytes} bytes"),
+        );
     }
     for (b, buffer) in plan.buffers.iter().enumerate() {
         let role = match buffer.role {
@@ -76,7 +92,7 @@ pub fn explain(lowered: &Lowered) -> String {
             Role::Output => "output".to_string(),
             Role::Temporary => "temporary".to_string(),
         };
-        let (dtype, n, reason) = (buffer.dtype, buffer.n, buffer.reason);
+        let (dtype, n, reason) = (buffer.dtype, buffer.n, &buffer.reason);
         line(&mut text, format!("b{b}: {dtype} x {n}, {role}, {reason}"));
     }
     text

@@ -79,8 +79,14 @@ fn limit_kernel_size(graph: &Graph, reasons: &mut [Option<Reason>]) {
         }
         // Cut the largest sources until the rest fits.
         while bound[i] > MAX_ARITHMETIC {
-            let open = graph.src(i).iter().map(|&s| s as usize).filter(|&s| reasons[s].is_none());
-            let Some(largest) = open.max_by_key(|&s| bound[s]) else { break };
+            let open = graph
+                .src(i)
+                .iter()
+                .map(|&s| s as usize)
+                .filter(|&s| reasons[s].is_none());
+            let Some(largest) = open.max_by_key(|&s| bound[s]) else {
+                break;
+            };
             if bound[largest] == 0 {
                 break;
             }
@@ -114,7 +120,11 @@ fn count_arithmetic(graph: &Graph, reasons: &[Option<Reason>], i: usize) -> u32 
             break;
         }
         stack.extend(
-            graph.src(k).iter().map(|&s| s as usize).filter(|&s| reasons[s].is_none()),
+            graph
+                .src(k)
+                .iter()
+                .map(|&s| s as usize)
+                .filter(|&s| reasons[s].is_none()),
         );
     }
     count
@@ -147,7 +157,15 @@ fn limit_repeated_work(graph: &Graph, reasons: &mut [Option<Reason>]) {
         }
         let own: SmallVec<[Reader; 2]> = if reasons[i].is_some() {
             let times = u.shape().numel() as f64;
-            SmallVec::from_elem(Reader { kernel: i as u32, map: 0, times, nested: false }, 1)
+            SmallVec::from_elem(
+                Reader {
+                    kernel: i as u32,
+                    map: 0,
+                    times,
+                    nested: false,
+                },
+                1,
+            )
         } else {
             std::mem::take(&mut readers[i])
         };
@@ -155,7 +173,9 @@ fn limit_repeated_work(graph: &Graph, reasons: &mut [Option<Reason>]) {
             let into = &mut readers[s as usize];
             for reader in &own {
                 let read = through(u, i, k, reader);
-                let same = into.iter().position(|r| r.kernel == read.kernel && r.map == read.map);
+                let same = into
+                    .iter()
+                    .position(|r| r.kernel == read.kernel && r.map == read.map);
                 match same {
                     Some(at) => into[at].nested |= read.nested,
                     None if into.len() <= MAX_READERS => into.push(read),
@@ -168,18 +188,37 @@ fn limit_repeated_work(graph: &Graph, reasons: &mut [Option<Reason>]) {
 
 /// How source k of `u`, which is node i, is read by a reader of `u`.
 fn through(u: &UOp, i: usize, k: usize, reader: &Reader) -> Reader {
-    let step = |n: u64| (reader.map ^ n).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
-    let mapped = Reader { map: step(i as u64), ..*reader };
+    let step = |n: u64| {
+        (reader.map ^ n)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .rotate_left(23)
+    };
+    let mapped = Reader {
+        map: step(i as u64),
+        ..*reader
+    };
     match u.op() {
         Op::Reduce { .. } => {
             let inner = u.src()[0].shape().numel() as f64 / (u.shape().numel().max(1)) as f64;
-            Reader { times: reader.times * inner, nested: true, ..mapped }
+            Reader {
+                times: reader.times * inner,
+                nested: true,
+                ..mapped
+            }
         }
         Op::Stack => {
             let map = step(step(i as u64) ^ (k as u64 + 1));
-            Reader { map, times: reader.times / u.src().len() as f64, nested: true, ..*reader }
+            Reader {
+                map,
+                times: reader.times / u.src().len() as f64,
+                nested: true,
+                ..*reader
+            }
         }
-        Op::Index if k == 0 => Reader { nested: true, ..mapped },
+        Op::Index if k == 0 => Reader {
+            nested: true,
+            ..mapped
+        },
         op if op.is_movement() || matches!(op, Op::Index) => mapped,
         _ => *reader,
     }
@@ -222,7 +261,10 @@ fn costs(graph: &Graph, reasons: &[Option<Reason>]) -> Vec<f64> {
     let mut cost = vec![0.0f64; graph.len()];
     for i in 0..graph.len() {
         let below = |cost: &[f64]| {
-            let open = graph.src(i).iter().filter(|&&s| reasons[s as usize].is_none());
+            let open = graph
+                .src(i)
+                .iter()
+                .filter(|&&s| reasons[s as usize].is_none());
             open.map(|&s| cost[s as usize]).sum::<f64>()
         };
         cost[i] = match graph.nodes[i].op() {
@@ -238,16 +280,23 @@ fn costs(graph: &Graph, reasons: &[Option<Reason>]) -> Vec<f64> {
     cost
 }
 
-/// Nodes that end a reduction: a REDUCE, and elementwise work, RESHAPE and PERMUTE on top of one.
-/// Such a node's kernel holds the reduction, so the buffer belongs after the cheap work.
+/// Nodes that end a reduction: a REDUCE, and elementwise work, RESHAPE and PERMUTE on top of one
+/// that has no other consumer. Such a node's kernel holds the reduction, so a buffer belongs after
+/// the cheap work; a reduction with more consumers has a buffer of its own.
 fn reduction_tails(graph: &Graph) -> Vec<bool> {
+    let consumers: Vec<usize> = (graph.consumers().into_iter())
+        .map(|mut readers| {
+            readers.dedup();
+            readers.len()
+        })
+        .collect();
     let mut tail = vec![false; graph.len()];
     for i in 0..graph.len() {
-        let op = graph.nodes[i].op();
-        tail[i] = match op {
+        let continues = |&s: &u32| tail[s as usize] && consumers[s as usize] == 1;
+        tail[i] = match graph.nodes[i].op() {
             Op::Reduce { .. } => true,
-            Op::Reshape(_) | Op::Permute(_) => tail[graph.src(i)[0] as usize],
-            op if op.is_elementwise() => graph.src(i).iter().any(|&s| tail[s as usize]),
+            Op::Reshape(_) | Op::Permute(_) => continues(&graph.src(i)[0]),
+            op if op.is_elementwise() => graph.src(i).iter().any(continues),
             _ => false,
         };
     }

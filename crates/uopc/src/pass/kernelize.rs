@@ -38,18 +38,30 @@ pub fn kernelize(shapes: &ShapeGraph, name: Option<&str>) -> Result<Kernelized> 
     for (u, b) in graph.nodes.iter().filter(|u| is_buffer(u)).zip(0..) {
         buffer_of.insert(u.clone(), b);
     }
-    let root_bases: FxHashSet<usize> =
-        graph.roots.iter().map(|&r| fusion::base(&graph, r as usize)).collect();
+    let root_bases: FxHashSet<usize> = graph
+        .roots
+        .iter()
+        .map(|&r| fusion::base(&graph, r as usize))
+        .collect();
     let mut computed = Vec::new();
     for (i, u) in graph.nodes.iter().enumerate() {
         let Some(reason) = reasons[i] else { continue };
         if is_buffer(u) {
             continue;
         }
-        let role = if root_bases.contains(&i) { Role::Output } else { Role::Temporary };
+        let role = if root_bases.contains(&i) {
+            Role::Output
+        } else {
+            Role::Temporary
+        };
         let n = u.shape().numel();
         buffer_of.insert(u.clone(), buffers.len() as BufferIndex);
-        buffers.push(PlanBuffer { dtype: u.dtype(), n, role, reason });
+        buffers.push(PlanBuffer {
+            dtype: u.dtype(),
+            n,
+            role,
+            reason: reason.into(),
+        });
         if n > 0 {
             computed.push(i);
         }
@@ -62,7 +74,14 @@ pub fn kernelize(shapes: &ShapeGraph, name: Option<&str>) -> Result<Kernelized> 
     let outputs = (graph.roots.iter())
         .map(|&r| buffer_of[&graph.nodes[fusion::base(&graph, r as usize)]])
         .collect();
-    Ok(Kernelized { plan: Plan { kernels, buffers, outputs }, buffer_of })
+    Ok(Kernelized {
+        plan: Plan {
+            kernels,
+            buffers,
+            outputs,
+        },
+        buffer_of,
+    })
 }
 
 fn is_buffer(u: &UOp) -> bool {
@@ -72,13 +91,24 @@ fn is_buffer(u: &UOp) -> bool {
 fn inputs(graph: &Graph) -> Result<Vec<PlanBuffer>> {
     let mut buffers = Vec::new();
     for u in &graph.nodes {
-        let Op::Buffer { id, dtype, n } = u.op() else { continue };
+        let Op::Buffer { id, dtype, n } = u.op() else {
+            continue;
+        };
         let BufferId::Slot(slot) = id else {
             let message = "a plan reads numbered slots; replace live memory by slots first".into();
-            return Err(Error::Verify { form: "kernelize", message, site: u.site() });
+            return Err(Error::Verify {
+                form: "kernelize",
+                message,
+                site: u.site(),
+            });
         };
         let role = Role::Input(*slot);
-        buffers.push(PlanBuffer { dtype: *dtype, n: *n, role, reason: "input" });
+        buffers.push(PlanBuffer {
+            dtype: *dtype,
+            n: *n,
+            role,
+            reason: "input".into(),
+        });
     }
     Ok(buffers)
 }
@@ -105,7 +135,11 @@ fn kernel(
         made.insert(s, read(&graph.nodes[s])?);
     }
     for &k in &members {
-        let src: Vec<UOp> = graph.src(k).iter().map(|&s| made[&(s as usize)].clone()).collect();
+        let src: Vec<UOp> = graph
+            .src(k)
+            .iter()
+            .map(|&s| made[&(s as usize)].clone())
+            .collect();
         made.insert(k, graph.nodes[k].with_src(&src)?);
     }
     let body = made[&i].clone();
@@ -116,7 +150,12 @@ fn kernel(
         _ => kernel_name(graph, &members, i).into(),
     };
     let outs = vec![(out_slot, buffer_of[&graph.nodes[i]])];
-    Ok(Kernel { name, body: verify::shape_graph(vec![body])?, outs, ins })
+    Ok(Kernel {
+        name,
+        body: verify::shape_graph(vec![body])?,
+        outs,
+        ins,
+    })
 }
 
 /// The nodes that the kernel of node i computes, in order, and the buffered nodes it reads.
@@ -149,7 +188,15 @@ fn number_params(
     let mut ins = Vec::new();
     let mut renumbered = FxHashMap::default();
     for u in toposort(std::slice::from_ref(&body)) {
-        let Op::Param { slot: b, mode, dtype, n } = *u.op() else { continue };
+        let Op::Param {
+            slot: b,
+            mode,
+            dtype,
+            n,
+        } = *u.op()
+        else {
+            continue;
+        };
         let slot = match buffers[b as usize].role {
             Role::Input(slot) if single => slot,
             _ => ins.len() as u32,
@@ -164,7 +211,9 @@ fn number_params(
 
 /// `r` for kernels that reduce, else `e`, and the shape they compute.
 fn kernel_name(graph: &Graph, members: &[usize], i: usize) -> String {
-    let reduces = members.iter().any(|&k| matches!(graph.nodes[k].op(), Op::Reduce { .. }));
+    let reduces = members
+        .iter()
+        .any(|&k| matches!(graph.nodes[k].op(), Op::Reduce { .. }));
     let mut name = String::from(if reduces { "r" } else { "e" });
     for d in graph.nodes[i].shape().iter() {
         write!(name, "_{d}").expect("writing to a string cannot fail");

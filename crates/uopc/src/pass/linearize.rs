@@ -10,7 +10,7 @@
 //! Cost:     linear in the sizes of all statements.
 //! Example:  tests/golden/linearize/sum.uir
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 use crate::ir::form::{LoopGraph, Program};
@@ -25,23 +25,20 @@ use crate::ir::{Op, UOp, verify};
 /// Never for a verified graph.
 pub fn linearize(loops: &LoopGraph) -> Result<Program> {
     let statements: Vec<Statement> = loops.statements().iter().map(Statement::of).collect();
-    let scopes = scopes(&statements);
-    let mut out = Emitter { instructions: Vec::new(), open: Vec::new(), names: 0 };
-    let mut declared: FxHashSet<UOp> = FxHashSet::default();
+    let scratch = scratch(&statements);
+    let mut out = Emitter {
+        instructions: Vec::new(),
+        open: Vec::new(),
+        names: 0,
+    };
+    out.declare(&scratch)?;
     for statement in &statements {
-        let shared = common_prefix(&out.open, &statement.ranges);
-        out.close_to(shared)?;
-        for depth in shared..=statement.ranges.len() {
-            for memory in &statement.memories {
-                if scopes[memory] == depth && (depth > shared || !declared.contains(memory)) {
-                    declared.insert(memory.clone());
-                    out.declare(memory, statement)?;
-                }
-            }
-            if let Some(range) = statement.ranges.get(depth) {
-                out.instructions.push(UOp::new(Op::Loop, [range.clone()].as_slice())?);
-                out.open.push(range.clone());
-            }
+        out.close_to(common_prefix(&out.open, &statement.ranges))?;
+        for range in &statement.ranges[out.open.len()..] {
+            out.instructions
+                .push(UOp::new(Op::Loop, [range.clone()].as_slice())?);
+            out.open.push(range.clone());
+            out.declare(&scratch)?;
         }
         out.statement(&statement.store)?;
     }
@@ -64,7 +61,11 @@ impl Statement {
             .into_iter()
             .filter(|u| matches!(u.op(), Op::Local { .. }))
             .collect();
-        Statement { store, ranges: end.src()[1..].to_vec(), memories }
+        Statement {
+            store,
+            ranges: end.src()[1..].to_vec(),
+            memories,
+        }
     }
 
     /// How it combines into that memory; `None` if it only reads it.
@@ -76,18 +77,34 @@ impl Statement {
     }
 }
 
-/// How many loops of its first statement lie around the scope of each scratch memory: those that
-/// all statements naming it share.
-fn scopes(statements: &[Statement]) -> FxHashMap<UOp, usize> {
-    let mut first: FxHashMap<UOp, (Vec<UOp>, usize)> = FxHashMap::default();
+/// Scratch memory: its scope is the loops that all statements naming it share.
+struct Scratch {
+    memory: UOp,
+    scope: Vec<UOp>,
+    /// Where it starts: at the identity if its first statement combines into it.
+    start: Option<Combine>,
+}
+
+/// All scratch memory, in the order in which it is first named.
+fn scratch(statements: &[Statement]) -> Vec<Scratch> {
+    let mut all: Vec<Scratch> = Vec::new();
+    let mut position: FxHashMap<UOp, usize> = FxHashMap::default();
     for s in statements {
         for memory in &s.memories {
-            let (ranges, depth) =
-                first.entry(memory.clone()).or_insert((s.ranges.clone(), s.ranges.len()));
-            *depth = (*depth).min(common_prefix(ranges, &s.ranges));
+            let at = *position.entry(memory.clone()).or_insert_with(|| {
+                let start = s.combine_into(memory).filter(|c| *c != Combine::Set);
+                all.push(Scratch {
+                    memory: memory.clone(),
+                    scope: s.ranges.clone(),
+                    start,
+                });
+                all.len() - 1
+            });
+            let shared = common_prefix(&all[at].scope, &s.ranges);
+            all[at].scope.truncate(shared);
         }
     }
-    first.into_iter().map(|(memory, (_, depth))| (memory, depth)).collect()
+    all
 }
 
 fn common_prefix(a: &[UOp], b: &[UOp]) -> usize {
@@ -104,15 +121,20 @@ impl Emitter {
     fn close_to(&mut self, depth: usize) -> Result<()> {
         while self.open.len() > depth {
             let range = self.open.pop().expect("the length was just tested");
-            self.instructions.push(UOp::new(Op::EndLoop, [range].as_slice())?);
+            self.instructions
+                .push(UOp::new(Op::EndLoop, [range].as_slice())?);
         }
         Ok(())
     }
 
-    /// Scratch memory begins: at the identity if its first statement combines into it.
-    fn declare(&mut self, memory: &UOp, first: &Statement) -> Result<()> {
-        let start = first.combine_into(memory).filter(|c| *c != Combine::Set);
-        self.instructions.push(UOp::new(Op::Declare(start), [memory.clone()].as_slice())?);
+    /// Scratch memory whose scope has just been entered begins here.
+    fn declare(&mut self, scratch: &[Scratch]) -> Result<()> {
+        for s in scratch.iter().filter(|s| s.scope == self.open) {
+            self.instructions.push(UOp::new(
+                Op::Declare(s.start),
+                [s.memory.clone()].as_slice(),
+            )?);
+        }
         Ok(())
     }
 
@@ -129,13 +151,20 @@ impl Emitter {
             return Ok(());
         }
         let (gate, rest) = store.src().split_last().expect("a gated store has a gate");
-        let gate = self.name_all(std::slice::from_ref(gate), &uses, &mut named)?.remove(0);
+        let gate = self
+            .name_all(std::slice::from_ref(gate), &uses, &mut named)?
+            .remove(0);
         let block = UOp::new(Op::If, [gate].as_slice())?;
         self.instructions.push(block.clone());
         let src = self.name_all(rest, &uses, &mut named)?;
-        let ungated = Op::Store { combine, gated: false };
-        self.instructions.push(UOp::new(ungated, Sources::from(src))?);
-        self.instructions.push(UOp::new(Op::EndIf, [block].as_slice())?);
+        let ungated = Op::Store {
+            combine,
+            gated: false,
+        };
+        self.instructions
+            .push(UOp::new(ungated, Sources::from(src))?);
+        self.instructions
+            .push(UOp::new(Op::EndIf, [block].as_slice())?);
         Ok(())
     }
 

@@ -34,9 +34,8 @@ pub fn plan_memory(plan: &Plan, kept: &[BufferIndex]) -> MemoryPlan {
         let buffer = &plan.buffers[b];
         (buffer.n * buffer.dtype.size()).next_multiple_of(ALIGNMENT)
     };
-    let shared = |b: usize| {
-        plan.buffers[b].role == Role::Temporary && !kept.contains(&(b as BufferIndex))
-    };
+    let shared =
+        |b: usize| plan.buffers[b].role == Role::Temporary && !kept.contains(&(b as BufferIndex));
     let mut order: Vec<usize> = (0..lives.len()).filter(|&b| shared(b)).collect();
     order.sort_by_key(|&b| (std::cmp::Reverse(size(b)), b));
     let mut offsets: Vec<Option<usize>> = vec![None; lives.len()];
@@ -64,5 +63,9 @@ pub fn plan_memory(plan: &Plan, kept: &[BufferIndex]) -> MemoryPlan {
         .filter(|&b| !matches!(plan.buffers[b].role, Role::Input(_)) && !shared(b))
         .map(size)
         .sum();
-    MemoryPlan { offsets, arena, peak: arena + separate }
+    MemoryPlan {
+        offsets,
+        arena,
+        peak: arena + separate,
+    }
 }

@@ -107,7 +107,7 @@ form! {
 
 impl Form for Plan {
     fn text(&self) -> String {
-        self.to_uir()
+        self.to_uir().unwrap_or_else(|e| format!("; {e}"))
     }
     fn nodes(&self) -> usize {
         self.kernels.iter().map(Form::nodes).sum()

@@ -10,8 +10,8 @@ use super::kernelize::{Kernelized, kernelize};
 use super::linearize::linearize;
 use super::rangeify::rangeify;
 use super::simplify::{simplify_loops, simplify_shapes};
-use super::strip_detach::strip_detach;
 use super::step;
+use super::strip_detach::strip_detach;
 
 /// What a shape graph is lowered to.
 pub struct Lowered {
@@ -44,8 +44,9 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
 
     // Shape rules come before kernels exist, so that constants, empty tensors and movement that
     // cancels never become work or buffers.
-    let (simple, simplified) =
-        step("simplify", settings, &stripped, || simplify_shapes(&stripped, settings))?;
+    let (simple, simplified) = step("simplify", settings, &stripped, || {
+        simplify_shapes(&stripped, settings)
+    })?;
 
     // What becomes a buffer is decided on whole tensors, where readers can be counted.
     let Kernelized { plan, buffer_of } =
@@ -58,15 +59,22 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
 
         // Index arithmetic collapses, gates become constants, and products that no fold reads
         // any more may be computed ahead.
-        let loops =
-            step("simplify_loops", settings, &loops, || simplify_loops(&loops, settings))?;
+        let loops = step("simplify_loops", settings, &loops, || {
+            simplify_loops(&loops, settings)
+        })?;
 
         // Names and order come last, when nothing is rewritten any more.
         let program = step("linearize", settings, &loops, || linearize(&loops))?;
         launches.push(Launch { loops, program });
     }
-    let homes = homes(graph, &unmarked, &stripped, &simplified, |u| buffer_of.get(u).copied());
-    Ok(Lowered { plan, launches, homes })
+    let homes = homes(graph, &unmarked, &stripped, &simplified, |u| {
+        buffer_of.get(u).copied()
+    });
+    Ok(Lowered {
+        plan,
+        launches,
+        homes,
+    })
 }
 
 /// Follows each node of the original graph through the passes to the buffer that holds it.
@@ -81,7 +89,10 @@ fn homes(
     let mut homes = Vec::new();
     for (i, u) in Graph::new(graph.roots()).nodes.iter().enumerate() {
         // Leaves have memory already, and what is below a detach may be gone.
-        let Some(k) = middle.position(&unmarked[i]).filter(|_| !u.src().is_empty()) else {
+        let Some(k) = middle
+            .position(&unmarked[i])
+            .filter(|_| !u.src().is_empty())
+        else {
             continue;
         };
         let mut now = &simplified[k];

@@ -1,5 +1,8 @@
-//! The C backend.
+//! The C backend: the text of a plan, and the compiler's command line.
 
 pub mod prelude;
 pub mod record;
 pub mod scalar;
+pub mod render;
+pub mod unit;
+pub mod toolchain;

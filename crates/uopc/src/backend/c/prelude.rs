@@ -434,7 +434,14 @@ fn recorded<F: Recordable>(helper: Helper) -> String {
         SinFar(_) => sin::sin_far(x, recorder.k()),
         _ => unreachable!("{} is not recorded", helper.name()),
     };
-    recorder.function(&helper.name(), y)
+    // Sine of a large number is rare and long: one copy of it is enough.
+    let rare = matches!(helper, SinFar(_));
+    let linkage = if rare {
+        "static __attribute__((noinline))"
+    } else {
+        "static inline"
+    };
+    recorder.function(linkage, &helper.name(), y)
 }
 
 fn two_over_pi(t: DType) -> String {

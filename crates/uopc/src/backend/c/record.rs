@@ -72,7 +72,7 @@ impl<F: Recordable> Recorder<F> {
     }
 
     /// The C definition of the function that gives `y`.
-    pub fn function(&self, name: &str, y: Recorded<'_, F>) -> String {
+    pub fn function(&self, linkage: &str, name: &str, y: Recorded<'_, F>) -> String {
         let [float, word, ..] = F::TYPES;
         let statements = self.statements.borrow();
         let has_k = self.names.borrow().iter().any(|name| name == "k");
@@ -83,9 +83,7 @@ impl<F: Recordable> Recorder<F> {
         };
         let result = y.0.text();
         let result = bare(&result);
-        format!(
-            "static inline {float} {name}({float} x{k}) {{\n{statements}    return {result};\n}}\n"
-        )
+        format!("{linkage} {float} {name}({float} x{k}) {{\n{statements}    return {result};\n}}\n")
     }
 }
 

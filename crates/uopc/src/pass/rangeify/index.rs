@@ -140,7 +140,13 @@ pub fn source_index(u: &UOp, at: &[UOp], dtype: DType) -> Result<Vec<UOp>> {
     match u.op() {
         Op::Reshape(to) => reshape(at, from, to, dtype),
         Op::Expand(_) => Ok((at.iter().zip(from.iter()))
-            .map(|(i, &extent)| if extent == 1 { constant(0, dtype) } else { i.clone() })
+            .map(|(i, &extent)| {
+                if extent == 1 {
+                    constant(0, dtype)
+                } else {
+                    i.clone()
+                }
+            })
             .collect()),
         Op::Permute(order) => {
             let mut out = vec![constant(0, dtype); at.len()];
@@ -149,9 +155,11 @@ pub fn source_index(u: &UOp, at: &[UOp], dtype: DType) -> Result<Vec<UOp>> {
             }
             Ok(out)
         }
-        Op::Shrink(bounds) => {
-            at.iter().zip(bounds.iter()).map(|(i, &(begin, _))| add(i, begin as i64)).collect()
-        }
+        Op::Shrink(bounds) => at
+            .iter()
+            .zip(bounds.iter())
+            .map(|(i, &(begin, _))| add(i, begin as i64))
+            .collect(),
         _ => Ok(at.to_vec()),
     }
 }

@@ -60,7 +60,11 @@ impl Nest {
         let count: usize = extents.iter().product();
         let chain = fold == Fold::Chain;
         let ordered = x.dtype().is_float() && op != ReduceOp::Max;
-        let dtype = if ordered { x.dtype().accumulator() } else { x.dtype() };
+        let dtype = if ordered {
+            x.dtype().accumulator()
+        } else {
+            x.dtype()
+        };
         let mut nest = Nest {
             request: request.clone(),
             op,
@@ -83,7 +87,12 @@ impl Nest {
             nest.result = Some(UOp::constant(empty));
         } else if count == 1 {
             let at = vec![constant(0, lowering.index_dtype); extents.len()];
-            nest.segments.push(Segment { ranges: vec![], at, into: None, after: vec![] });
+            nest.segments.push(Segment {
+                ranges: vec![],
+                at,
+                into: None,
+                after: vec![],
+            });
         } else if chain {
             nest.plan_chain(extents, count, lowering)?;
         } else if ordered {
@@ -98,7 +107,10 @@ impl Nest {
 
     /// The value, once all segments are done.
     pub fn result(&self) -> Result<UOp> {
-        let result = self.result.as_ref().expect("a nest is read when its segments are done");
+        let result = self
+            .result
+            .as_ref()
+            .expect("a nest is read when its segments are done");
         result.cast(self.request.node.dtype())
     }
 
@@ -110,23 +122,39 @@ impl Nest {
         lowering: &mut Lowering,
     ) -> Result<Option<Vec<Request>>> {
         if self.asked {
-            let values: Vec<UOp> =
-                have.drain(..).map(|v| v.cast(self.dtype)).collect::<Result<_>>()?;
+            let values: Vec<UOp> = have
+                .drain(..)
+                .map(|v| v.cast(self.dtype))
+                .collect::<Result<_>>()?;
             self.write(values, lowering)?;
             self.current += 1;
         }
         self.asked = self.current < self.segments.len();
-        if self.asked { self.element().map(Some) } else { Ok(None) }
+        if self.asked {
+            self.element().map(Some)
+        } else {
+            Ok(None)
+        }
     }
 
     fn write(&mut self, values: Vec<UOp>, lowering: &mut Lowering) -> Result<()> {
         let one = UOp::constant(Scalar::one(self.dtype));
-        let chain = matches!(self.request.node.op(), Op::Reduce { fold: Fold::Chain, .. });
+        let chain = matches!(
+            self.request.node.op(),
+            Op::Reduce {
+                fold: Fold::Chain,
+                ..
+            }
+        );
         let b = values.get(1).unwrap_or(&one);
         let segment = &self.segments[self.current];
         let Some((memory, slot)) = &segment.into else {
             let zero = UOp::constant(Scalar::zero(self.dtype));
-            let single = if chain { values[0].mulacc(b, &zero)? } else { values[0].clone() };
+            let single = if chain {
+                values[0].mulacc(b, &zero)?
+            } else {
+                values[0].clone()
+            };
             self.result = Some(single);
             return Ok(());
         };
@@ -161,7 +189,12 @@ impl Nest {
             let dtype = at.first().map_or(DType::I32, |i| i.dtype());
             at = source_index(moved, &at, dtype)?;
         }
-        Ok(factors.product.src().iter().map(|f| ask(f, at.clone())).collect())
+        Ok(factors
+            .product
+            .src()
+            .iter()
+            .map(|f| ask(f, at.clone()))
+            .collect())
     }
 
     /// One segment with a loop for each axis, into element 0 of the memory.
@@ -176,7 +209,12 @@ impl Nest {
 
     fn push(&mut self, ranges: Vec<UOp>, at: Vec<UOp>, memory: &UOp, slot: &UOp) {
         let into = Some((memory.clone(), slot.clone()));
-        self.segments.push(Segment { ranges, at, into, after: Vec::new() });
+        self.segments.push(Segment {
+            ranges,
+            at,
+            into,
+            after: Vec::new(),
+        });
     }
 
     fn finish_with(&mut self, memory: &UOp, low: &Lowering) -> Result<()> {
@@ -187,7 +225,10 @@ impl Nest {
     /// A statement after the segments planned so far, in loops inside the scope.
     fn then(&mut self, ranges: &[UOp], store: UOp) -> Result<()> {
         let ranges = [&self.request.scope[..], ranges].concat();
-        let last = self.segments.last_mut().expect("statements follow a segment");
+        let last = self
+            .segments
+            .last_mut()
+            .expect("statements follow a segment");
         last.after.push(store.end(&ranges)?);
         Ok(())
     }
@@ -265,7 +306,7 @@ impl Nest {
                 push_axis(extent, &mut ranges, &mut at, low)?;
             }
             let step = low.axis(inner / LANES, Exec::Serial)?;
-            let lane = low.axis(LANES, Exec::Serial)?;
+            let lane = low.axis(LANES, Exec::Unroll)?;
             ranges.extend(only_loops(&[&step, &lane]));
             at.push(sum(&mul(&step, LANES)?, &lane)?);
             self.push(ranges, at, &lanes, &lane);
@@ -273,14 +314,14 @@ impl Nest {
             let steps = count / LANES;
             if steps > 0 {
                 let step = low.axis(steps, Exec::Serial)?;
-                let lane = low.axis(LANES, Exec::Serial)?;
+                let lane = low.axis(LANES, Exec::Unroll)?;
                 let k = sum(base, &sum(&mul(&step, LANES)?, &lane)?)?;
                 let ranges = [around, &only_loops(&[&step, &lane])[..]].concat();
                 let at = along(extents, &k, low)?;
                 self.push(ranges, at, &lanes, &lane);
             }
             if count % LANES > 0 {
-                let lane = low.axis(count % LANES, Exec::Serial)?;
+                let lane = low.axis(count % LANES, Exec::Unroll)?;
                 let k = sum(&add(base, (steps * LANES) as i64)?, &lane)?;
                 let ranges = [around, &only_loops(&[&lane])[..]].concat();
                 let at = along(extents, &k, low)?;
@@ -289,7 +330,7 @@ impl Nest {
         }
         let mut half = width / 2;
         while half > 0 {
-            let lane = low.axis(half, Exec::Serial)?;
+            let lane = low.axis(half, Exec::Unroll)?;
             let other = lanes.load(&add(&lane, half as i64)?, None)?;
             let store = lanes.store(&lane, &[other], self.op.into(), None)?;
             let ranges = [around, &only_loops(&[&lane])[..]].concat();
@@ -307,7 +348,11 @@ impl Nest {
             let i = low.axis(half, Exec::Serial)?;
             let a = partial.load(&mul(&i, 2)?, None)?;
             let b = partial.load(&add(&mul(&i, 2)?, 1)?, None)?;
-            let joined = if self.op == ReduceOp::Add { a.add(&b)? } else { a.mul(&b)? };
+            let joined = if self.op == ReduceOp::Add {
+                a.add(&b)?
+            } else {
+                a.mul(&b)?
+            };
             let store = partial.store(&i, &[joined], Combine::Set, None)?;
             self.then(&only_loops(&[&i]), store)?;
             if left % 2 == 1 {
@@ -335,7 +380,11 @@ fn push_axis(
 
 /// The loops among indices; an axis of extent 1 is a constant.
 fn only_loops(indices: &[&UOp]) -> Vec<UOp> {
-    indices.iter().filter(|r| matches!(r.op(), Op::Range { .. })).map(|&r| r.clone()).collect()
+    indices
+        .iter()
+        .filter(|r| matches!(r.op(), Op::Range { .. }))
+        .map(|&r| r.clone())
+        .collect()
 }
 
 /// The index along the reduced axes of flattened element k.

@@ -143,7 +143,12 @@ impl Lowering {
 
     /// What a request needs, and how its value follows.
     fn start(&mut self, request: Request) -> Result<Open> {
-        let Request { node, at, gate, scope } = &request;
+        let Request {
+            node,
+            at,
+            gate,
+            scope,
+        } = &request;
         let dtype = self.index_dtype;
         let ask = |node: &UOp, at: Vec<UOp>, gate: Option<UOp>| Request {
             node: node.clone(),
@@ -171,7 +176,9 @@ impl Lowering {
             Op::Index => {
                 let s = node.src()[1].shape().rank();
                 let indices = node.src()[1..].iter();
-                let needs = indices.map(|i| ask(i, at[..s].to_vec(), gate.clone())).collect();
+                let needs = indices
+                    .map(|i| ask(i, at[..s].to_vec(), gate.clone()))
+                    .collect();
                 (needs, How::Gather)
             }
             Op::Reduce { .. } => {
@@ -179,16 +186,29 @@ impl Lowering {
                 (vec![], How::Fold(nest))
             }
             op if op.is_elementwise() => {
-                let needs = node.src().iter().map(|s| ask(s, at.clone(), gate.clone())).collect();
+                let needs = node
+                    .src()
+                    .iter()
+                    .map(|s| ask(s, at.clone(), gate.clone()))
+                    .collect();
                 (needs, How::Apply)
             }
             other => {
                 let message = "has no loops yet; it comes with a later version".into();
                 let what = other.mnemonic();
-                return Err(Error::Unsupported { what, message, site: node.site() });
+                return Err(Error::Unsupported {
+                    what,
+                    message,
+                    site: node.site(),
+                });
             }
         };
-        Ok(Open { request, needs, have: Vec::new(), how })
+        Ok(Open {
+            request,
+            needs,
+            have: Vec::new(),
+            how,
+        })
     }
 }
 
@@ -205,9 +225,10 @@ fn finish(done: &Open) -> Result<UOp> {
             }
             Ok(chosen)
         }
-        How::Guard(condition) => {
-            condition.where_(&done.have[0], &UOp::constant(Scalar::zero(done.have[0].dtype())))
-        }
+        How::Guard(condition) => condition.where_(
+            &done.have[0],
+            &UOp::constant(Scalar::zero(done.have[0].dtype())),
+        ),
         How::Gather => Ok(done.have[0].clone()),
         How::Fold(nest) => nest.result(),
     }
@@ -259,13 +280,22 @@ fn gather(request: &Request, indices: &[UOp], dtype: DType) -> Result<(Request, 
     let mut allowed: Option<UOp> = None;
     for (index, &extent) in indices.iter().zip(x.shape().iter()) {
         // The test is made in a dtype that holds both the index and the extent.
-        let wide = if index.dtype() == dtype { index.clone() } else { index.cast(DType::I64)? };
+        let wide = if index.dtype() == dtype {
+            index.clone()
+        } else {
+            index.cast(DType::I64)?
+        };
         allowed = Some(both(allowed.as_ref(), &inside(&wide, extent)?)?);
         at.push(wide.cast(dtype)?);
     }
     at.extend_from_slice(&request.at[rank..]);
     let allowed = allowed.expect("an INDEX has at least one index");
     let gate = Some(both(request.gate.as_ref(), &allowed)?);
-    let need = Request { node: x.clone(), at, gate, scope: request.scope.clone() };
+    let need = Request {
+        node: x.clone(),
+        at,
+        gate,
+        scope: request.scope.clone(),
+    };
     Ok((need, How::Guard(allowed)))
 }

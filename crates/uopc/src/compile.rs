@@ -1,0 +1,328 @@
+//! From graphs to values: the one place that sees passes, backends and the runtime together.
+//!
+//! [`Engine::realize`] walks from the roots and stops where memory holds a value already. What it
+//! walked over is looked up by structure, with that memory as numbered slots, so that a training
+//! step whose numbers change compiles once. A plan that is not known is lowered and compiled.
+
+mod plans;
+mod walk;
+
+use std::any::Any;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+
+use crate::backend::c::render::render;
+use crate::debug::{self, DeviceChoice, Settings};
+use crate::error::{Error, Result};
+use crate::ir::form::BufferIndex;
+use crate::ir::op::{BufferId, Op};
+use crate::ir::{UOp, verify, visit};
+use crate::pass::memory::plan_memory;
+use crate::pass::pipeline::{self, Lowered};
+use crate::runtime::buffer::IDLE_LIMIT;
+use crate::runtime::c_device::CDevice;
+use crate::runtime::cache::ObjectCache;
+use crate::runtime::executor::Ready;
+use crate::runtime::interp_device::InterpDevice;
+use crate::runtime::{Code, Device, Pool, Storage};
+
+use plans::Plans;
+use walk::Walk;
+
+/// How many plans an engine remembers; the one not used for longest goes.
+pub const PLAN_LIMIT: usize = 512;
+
+/// Computes the values of graphs, with plans and counters of its own.
+pub struct Engine {
+    settings: Settings,
+    device: Box<dyn Device>,
+    plans: Plans<Compiled>,
+    launches: AtomicU64,
+    peak: AtomicU64,
+}
+
+/// What [`Engine::realize`] is asked for beside the values.
+#[derive(Clone, Copy, Default)]
+pub struct RealizeOptions<'a> {
+    /// Leaves whose gradients will be wanted. Values that depend on them and that the plan
+    /// stores are kept, so that the backward pass reads them.
+    pub tape_leaves: &'a [UOp],
+    /// What the text slots of the graph hold, by number.
+    pub slots: &'a [(u32, Arc<Storage>)],
+}
+
+/// What [`Engine::realize`] gives.
+pub struct Realized {
+    /// The values of the roots, in order.
+    pub outputs: Vec<Arc<Storage>>,
+    /// Values kept for the backward pass: each node's home is this storage as long as it lives.
+    pub tape: Vec<(UOp, Arc<Storage>)>,
+}
+
+/// What an engine has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Realisations whose plan was known.
+    pub plan_hits: u64,
+    /// Realisations that had to make a plan.
+    pub plan_misses: u64,
+    /// Plans that are remembered now.
+    pub plans: usize,
+    /// Translation units handed to the C compiler.
+    pub compiler_calls: u64,
+    /// Translation units found in the disk cache.
+    pub disk_hits: u64,
+    /// Kernels run.
+    pub launches: u64,
+    /// The most bytes that a run took at once, inputs apart, as planned.
+    pub peak_bytes: u64,
+}
+
+/// A plan, ready to run, in terms of the walk that led to it.
+struct Compiled {
+    ready: Ready,
+    /// The plan buffer of each root.
+    outputs: Vec<BufferIndex>,
+    /// Nodes to keep, by position in the walk, and their buffers.
+    kept: Vec<(usize, BufferIndex)>,
+}
+
+impl Engine {
+    /// The engine of the process, with the settings of the environment.
+    ///
+    /// # Errors
+    /// When a setting has no valid value, or asks for a C compiler that is not there.
+    pub fn global() -> Result<&'static Engine> {
+        static GLOBAL: OnceLock<Result<Engine>> = OnceLock::new();
+        let engine = GLOBAL.get_or_init(|| {
+            let settings = debug::settings()?.clone();
+            Engine::with_pool(settings, Pool::global().clone())
+        });
+        engine.as_ref().map_err(Error::clone)
+    }
+
+    /// An engine of one's own.
+    ///
+    /// # Errors
+    /// When the settings ask for a C compiler that is not there.
+    pub fn new(settings: Settings) -> Result<Engine> {
+        Engine::with_pool(settings, Pool::new(IDLE_LIMIT))
+    }
+
+    fn with_pool(settings: Settings, pool: Arc<Pool>) -> Result<Engine> {
+        let device = device(&settings, pool)?;
+        Ok(Engine {
+            settings,
+            device,
+            plans: Plans::new(PLAN_LIMIT),
+            launches: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        })
+    }
+
+    /// The settings it was made with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// What runs its kernels.
+    pub fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+
+    /// Computes the values of all roots, as one plan.
+    ///
+    /// Each root's home becomes its storage, which the caller owns.
+    ///
+    /// # Errors
+    /// When the graph can't be lowered or compiled, or memory runs out.
+    pub fn realize(&self, roots: &[UOp], options: &RealizeOptions) -> Result<Realized> {
+        let mut outputs: Vec<Option<Arc<Storage>>> = Vec::with_capacity(roots.len());
+        let mut open = Vec::new();
+        for root in roots {
+            let stored = walk::stored(root, options)?;
+            if stored.is_none() {
+                open.push(root.clone());
+            }
+            outputs.push(stored);
+        }
+        let mut tape = Vec::new();
+        if !open.is_empty() {
+            let walk = Walk::new(&open, options)?;
+            let compiled = self.plans.get(walk.key(), || self.compile(&walk))?;
+            let ready = &compiled.ready;
+            self.launches.fetch_add(ready.launches() as u64, Relaxed);
+            self.peak.fetch_max(ready.peak_bytes() as u64, Relaxed);
+            let held = ready.run(&walk.inputs, self.device.pool())?;
+            let at = |buffer: BufferIndex| {
+                let storage = held[buffer as usize].clone();
+                storage.expect("outputs and kept buffers outlive the run")
+            };
+            for &(position, buffer) in &compiled.kept {
+                let (node, storage) = (walk.nodes[position].clone(), at(buffer));
+                settle(&node, &storage);
+                tape.push((node, storage));
+            }
+            let mut computed = open.iter().zip(&compiled.outputs);
+            for output in outputs.iter_mut().filter(|o| o.is_none()) {
+                let (root, &buffer) = computed.next().expect("one buffer an open root");
+                let storage = at(buffer);
+                settle(root, &storage);
+                *output = Some(storage);
+            }
+        }
+        let outputs = outputs.into_iter().map(|o| o.expect("filled above"));
+        Ok(Realized {
+            outputs: outputs.collect(),
+            tape,
+        })
+    }
+
+    fn compile(&self, walk: &Walk) -> Result<Compiled> {
+        let (graph, position_of) = walk.with_slots()?;
+        let lowered = pipeline::lower(&graph, None, &self.settings)?;
+        let nodes = visit::Graph::new(graph.roots()).nodes;
+        let homes = lowered.homes.iter();
+        let homes = homes.map(|&(node, buffer)| (position_of[&nodes[node]], buffer));
+        let mut kept: Vec<_> = homes.filter(|&(k, _)| walk.on_tape[k]).collect();
+        kept.sort_unstable();
+        let buffers: Vec<BufferIndex> = kept.iter().map(|&(_, buffer)| buffer).collect();
+        let memory = plan_memory(&lowered.plan, &buffers);
+        let executable = self.device.compile(&codes(&lowered))?;
+        let Lowered { plan, .. } = lowered;
+        let ready = Ready::new(
+            &plan,
+            executable,
+            &memory.offsets,
+            memory.arena,
+            memory.peak,
+        );
+        Ok(Compiled {
+            ready,
+            outputs: plan.outputs,
+            kept,
+        })
+    }
+
+    /// The C text of the kernels that compute the roots.
+    ///
+    /// # Errors
+    /// When the graph can't be lowered.
+    pub fn listing(&self, roots: &[UOp]) -> Result<String> {
+        listing(roots, None, &self.settings)
+    }
+
+    /// What it has done so far.
+    pub fn stats(&self) -> Stats {
+        let device = self.device.counts();
+        let (plan_hits, plan_misses, plans) = self.plans.counts();
+        Stats {
+            plan_hits,
+            plan_misses,
+            plans,
+            compiler_calls: device.compiler_calls,
+            disk_hits: device.disk_hits,
+            launches: self.launches.load(Relaxed),
+            peak_bytes: self.peak.load(Relaxed),
+        }
+    }
+}
+
+/// Notes where a node's value is. Live leaves own their memory and need no note, and a repeated
+/// constant costs less to compute than to read.
+fn settle(node: &UOp, storage: &Arc<Storage>) {
+    let mut base = node;
+    while base.op().is_movement() {
+        base = &base.src()[0];
+    }
+    if !matches!(base.op(), Op::Const(_)) && !is_buffer(node) {
+        let storage: Arc<dyn Any + Send + Sync> = storage.clone();
+        node.set_home(&storage);
+    }
+}
+
+fn is_buffer(u: &UOp) -> bool {
+    matches!(u.op(), Op::Buffer { .. })
+}
+
+fn codes(lowered: &Lowered) -> Vec<Code<'_>> {
+    let launches = lowered.launches.iter();
+    let code = launches.map(|l| Code {
+        loops: &l.loops,
+        program: &l.program,
+    });
+    code.collect()
+}
+
+fn device(settings: &Settings, pool: Arc<Pool>) -> Result<Box<dyn Device>> {
+    if settings.device == DeviceChoice::Interp {
+        return Ok(Box::new(InterpDevice::new(pool)));
+    }
+    let cache = match &settings.cache_dir {
+        Some(folder) => ObjectCache::open(folder, settings.cache_limit),
+        None => ObjectCache::none(),
+    };
+    let search = debug::search_path();
+    match CDevice::new(settings.cc.as_deref(), &search, cache, pool.clone()) {
+        Ok(device) => Ok(Box::new(device)),
+        Err(why) if settings.device == DeviceChoice::Auto => {
+            log::warn!(
+                "no C compiler: {why}; the interpreter runs everything, which is much slower; \
+                 install a C compiler or set CC to one"
+            );
+            Ok(Box::new(InterpDevice::new(pool)))
+        }
+        Err(why) => Err(Error::Setting(format!(
+            "UOPC_DEVICE=c: no C compiler: {why}; install a C compiler, set CC to one, or use \
+             UOPC_DEVICE=auto"
+        ))),
+    }
+}
+
+/// The key by which an engine remembers the plan of these roots: equal for graphs of equal
+/// structure, whatever memory they read.
+///
+/// # Errors
+/// When a text slot is not bound.
+pub fn plan_key(roots: &[UOp], options: &RealizeOptions) -> Result<[u8; 32]> {
+    Ok(Walk::new(roots, options)?.key())
+}
+
+/// Lowers roots for inspection, without running anything. Live memory becomes numbered slots; a
+/// graph of text slots is taken as it is. A single kernel is called `name`.
+///
+/// # Errors
+/// When the graph can't be lowered.
+pub fn lower(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<Lowered> {
+    let is_text = |u: &UOp| {
+        matches!(
+            u.op(),
+            Op::Buffer {
+                id: BufferId::Slot(_),
+                ..
+            }
+        )
+    };
+    let graph = if visit::toposort(roots).iter().any(is_text) {
+        verify::shape_graph(roots.to_vec())?
+    } else {
+        Walk::new(roots, &RealizeOptions::default())?
+            .with_slots()?
+            .0
+    };
+    pipeline::lower(&graph, name, settings)
+}
+
+/// The C text of the kernels that compute the roots, in the order they run.
+///
+/// # Errors
+/// When the graph can't be lowered.
+pub fn listing(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<String> {
+    let lowered = lower(roots, name, settings)?;
+    let kernels: Vec<String> = lowered
+        .launches
+        .iter()
+        .map(|l| render(&l.program))
+        .collect();
+    Ok(kernels.join("\n"))
+}

@@ -1,0 +1,494 @@
+//! Aligned host memory from a pool: [`Memory`] while it is being written, [`Storage`] once shared.
+//!
+//! Who may write, and when, is in the types. A [`Memory`] has one owner and stays on one thread
+//! at a time, so writes through it (by the host or by a kernel that this thread waits for) can
+//! meet no reader. [`Memory::share`] turns it into a [`Storage`], which is read by anyone and
+//! written by no one. [`Storage::reclaim`] goes back if there is one owner.
+//!
+//! All memory is initialised: fresh blocks are zeroed, used ones hold what was there. Blocks are
+//! aligned to 64 bytes, a cache line and the widest vector, and return to their pool when the
+//! last owner drops them.
+
+#![allow(unsafe_code)]
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
+
+use half::{bf16, f16};
+use parking_lot::Mutex;
+
+use crate::error::{Error, Result};
+use crate::ir::DType;
+
+/// Alignment of all memory, in bytes.
+pub const ALIGNMENT: usize = 64;
+
+/// Bytes of unused memory that a pool keeps for the next taker.
+pub const IDLE_LIMIT: usize = 1 << 30;
+
+// ---- the pool ----
+
+/// Where memory comes from and returns to: fresh pages cost more than the arithmetic on them.
+pub struct Pool {
+    idle: Mutex<Idle>,
+    limit: usize,
+    live: AtomicUsize,
+    peak: AtomicUsize,
+    fresh: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Idle {
+    /// Unused blocks by capacity.
+    blocks: BTreeMap<usize, Vec<Block>>,
+    bytes: usize,
+}
+
+impl Pool {
+    /// A pool that keeps at most `limit` bytes of unused memory.
+    pub fn new(limit: usize) -> Arc<Pool> {
+        Arc::new(Pool {
+            idle: Mutex::default(),
+            limit,
+            live: AtomicUsize::new(0),
+            peak: AtomicUsize::new(0),
+            fresh: AtomicUsize::new(0),
+        })
+    }
+
+    /// The pool that host data and the global engine share.
+    pub fn global() -> &'static Arc<Pool> {
+        static GLOBAL: LazyLock<Arc<Pool>> = LazyLock::new(|| Pool::new(IDLE_LIMIT));
+        &GLOBAL
+    }
+
+    /// Memory of that many bytes with unspecified content.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] when the system has no more.
+    pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Memory> {
+        let capacity = capacity(bytes).ok_or(Error::Memory { bytes })?;
+        let block = match self.reuse(capacity) {
+            Some(block) => block,
+            None => {
+                self.fresh.fetch_add(1, Relaxed);
+                Block::allocate(capacity).ok_or(Error::Memory { bytes })?
+            }
+        };
+        let live = self.live.fetch_add(capacity, Relaxed) + capacity;
+        self.peak.fetch_max(live, Relaxed);
+        let owned = Owned {
+            block: Some(block),
+            bytes,
+            pool: self.clone(),
+        };
+        Ok(Memory {
+            owned,
+            one_thread: PhantomData,
+        })
+    }
+
+    fn reuse(&self, capacity: usize) -> Option<Block> {
+        let mut idle = self.idle.lock();
+        let blocks = idle.blocks.get_mut(&capacity)?;
+        let block = blocks.pop()?;
+        if blocks.is_empty() {
+            idle.blocks.remove(&capacity);
+        }
+        idle.bytes -= capacity;
+        Some(block)
+    }
+
+    fn give_back(&self, block: Block) {
+        let capacity = block.capacity;
+        self.live.fetch_sub(capacity, Relaxed);
+        let mut idle = self.idle.lock();
+        // Beyond the limit the block is freed, after the lock is gone.
+        if idle.bytes + capacity <= self.limit {
+            idle.bytes += capacity;
+            idle.blocks.entry(capacity).or_default().push(block);
+        }
+    }
+
+    /// Bytes in use, counted as capacities.
+    pub fn live_bytes(&self) -> usize {
+        self.live.load(Relaxed)
+    }
+
+    /// The most bytes that were ever in use at once.
+    pub fn peak_bytes(&self) -> usize {
+        self.peak.load(Relaxed)
+    }
+
+    /// Bytes kept for the next taker.
+    pub fn idle_bytes(&self) -> usize {
+        self.idle.lock().bytes
+    }
+
+    /// How often memory came from the system and not from the pool.
+    pub fn fresh_blocks(&self) -> usize {
+        self.fresh.load(Relaxed)
+    }
+
+    /// Returns all unused memory to the system.
+    pub fn trim(&self) {
+        let unused = std::mem::take(&mut *self.idle.lock());
+        drop(unused);
+    }
+}
+
+/// The capacity for a request: four sizes for each power of two, so that at most a fifth is
+/// wasted and similar requests share blocks. `None` for sizes that no machine has.
+fn capacity(bytes: usize) -> Option<usize> {
+    let bytes = bytes.max(ALIGNMENT);
+    let step = (bytes.checked_next_power_of_two()? / 8).max(ALIGNMENT);
+    let capacity = bytes.checked_next_multiple_of(step)?;
+    (capacity <= isize::MAX as usize - ALIGNMENT).then_some(capacity)
+}
+
+/// A piece of the heap that this value alone frees.
+struct Block {
+    pointer: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: a block is an owner of heap memory without access to it; whoever gives access says how.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
+
+impl Block {
+    fn layout(capacity: usize) -> Option<Layout> {
+        Layout::from_size_align(capacity, ALIGNMENT).ok()
+    }
+
+    fn allocate(capacity: usize) -> Option<Block> {
+        let layout = Block::layout(capacity)?;
+        // SAFETY: `capacity` rounds up to at least ALIGNMENT, so the size is not zero.
+        let pointer = unsafe { alloc_zeroed(layout) };
+        NonNull::new(pointer).map(|pointer| Block { pointer, capacity })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let layout = Block::layout(self.capacity).expect("it was valid when allocated");
+        // SAFETY: allocated by `allocate` with this layout, freed here only.
+        unsafe { dealloc(self.pointer.as_ptr(), layout) }
+    }
+}
+
+/// A block on loan from a pool.
+struct Owned {
+    /// Present until dropped.
+    block: Option<Block>,
+    bytes: usize,
+    pool: Arc<Pool>,
+}
+
+impl Owned {
+    fn pointer(&self) -> *mut u8 {
+        let block = self.block.as_ref().expect("present until dropped");
+        block.pointer.as_ptr()
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        if let Some(block) = self.block.take() {
+            self.pool.give_back(block);
+        }
+    }
+}
+
+// ---- memory being written ----
+
+/// Memory with one owner, which may be written. Shared references to it stay on one thread, so
+/// reads and writes through them alternate, as with a [`Cell`].
+pub struct Memory {
+    owned: Owned,
+    one_thread: PhantomData<Cell<u8>>,
+}
+
+impl Memory {
+    /// How many bytes were asked for.
+    pub fn bytes(&self) -> usize {
+        self.owned.bytes
+    }
+
+    /// Writes bytes at an offset.
+    ///
+    /// # Panics
+    /// When they do not fit.
+    pub fn write_at(&self, offset: usize, data: &[u8]) {
+        self.check(offset, data.len());
+        // SAFETY: within the block; `check` keeps the target inside, and `data` can't overlap it,
+        // as no reference into a Memory is ever given out.
+        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), self.pointer(offset), data.len()) }
+    }
+
+    /// Copies bytes from an offset.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub fn read_at(&self, offset: usize, data: &mut [u8]) {
+        self.check(offset, data.len());
+        // SAFETY: as in `write_at`, with the directions exchanged; all memory is initialised.
+        unsafe { ptr::copy_nonoverlapping(self.pointer(offset), data.as_mut_ptr(), data.len()) }
+    }
+
+    /// Writes all elements.
+    ///
+    /// # Panics
+    /// When the memory has another size.
+    pub fn write<T: Element>(&mut self, values: &[T]) {
+        assert_eq!(
+            size_of_val(values),
+            self.bytes(),
+            "the values fill the memory"
+        );
+        // SAFETY: the block is aligned for every element type, holds that many bytes, and `self`
+        // is borrowed exclusively; any byte pattern is a u8.
+        let target = unsafe { std::slice::from_raw_parts_mut(self.pointer(0), self.bytes()) };
+        for (bytes, &value) in target.chunks_exact_mut(size_of::<T>()).zip(values) {
+            value.store(bytes);
+        }
+    }
+
+    /// Ends writing: from here on the content never changes.
+    pub fn share(self) -> Arc<Storage> {
+        Arc::new(Storage { owned: self.owned })
+    }
+
+    fn check(&self, offset: usize, len: usize) {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.bytes()),
+            "{len} bytes at {offset} of {}",
+            self.bytes()
+        );
+    }
+
+    /// The address of an offset within the memory.
+    fn pointer(&self, offset: usize) -> *mut u8 {
+        self.owned.pointer().wrapping_add(offset)
+    }
+}
+
+// ---- memory being read ----
+
+/// Memory whose content is final: the value of a node. Shared as `Arc<Storage>`; the last owner
+/// returns it to its pool.
+pub struct Storage {
+    owned: Owned,
+}
+
+impl Storage {
+    /// A copy of host data, in the global pool.
+    ///
+    /// # Errors
+    /// When there is no memory left.
+    pub fn from_slice<T: Element>(values: &[T]) -> Result<Arc<Storage>> {
+        let mut memory = Pool::global().take(size_of_val(values))?;
+        memory.write(values);
+        Ok(memory.share())
+    }
+
+    /// A copy of elements given as bytes in the machine's order, in the global pool. Bytes of
+    /// bools are 0 or 1; the caller checks that.
+    ///
+    /// # Errors
+    /// When there is no memory left.
+    pub fn from_bytes(data: &[u8]) -> Result<Arc<Storage>> {
+        let memory = Pool::global().take(data.len())?;
+        memory.write_at(0, data);
+        Ok(memory.share())
+    }
+
+    /// How many bytes it holds.
+    pub fn bytes(&self) -> usize {
+        self.owned.bytes
+    }
+
+    /// The content.
+    pub fn as_bytes(&self) -> &[u8] {
+        // SAFETY: initialised memory of that size, alive as long as `self`; a Storage is never
+        // written, see the module's page.
+        unsafe { std::slice::from_raw_parts(self.owned.pointer(), self.bytes()) }
+    }
+
+    /// The content as elements.
+    ///
+    /// # Panics
+    /// When the size is no multiple of the element's.
+    pub fn to_vec<T: Element>(&self) -> Vec<T> {
+        let (n, rest) = (self.bytes() / size_of::<T>(), self.bytes() % size_of::<T>());
+        assert_eq!(rest, 0, "{} bytes hold {n} elements", self.bytes());
+        let bytes = self.as_bytes().chunks_exact(size_of::<T>());
+        bytes.map(T::load).collect()
+    }
+
+    /// Back to memory that may be written, if nobody else owns it.
+    ///
+    /// # Errors
+    /// The storage itself when others own it, too.
+    pub fn reclaim(this: Arc<Storage>) -> std::result::Result<Memory, Arc<Storage>> {
+        Arc::try_unwrap(this).map(|storage| Memory {
+            owned: storage.owned,
+            one_thread: PhantomData,
+        })
+    }
+}
+
+impl fmt::Debug for Storage {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Storage({} bytes)", self.bytes())
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "Memory({} bytes)", self.bytes())
+    }
+}
+
+// ---- arguments of kernels ----
+
+/// Where a kernel finds an argument: a whole storage to read, or a part of memory that the
+/// caller owns, to read and write.
+#[derive(Clone, Copy, Debug)]
+pub enum Place<'a> {
+    /// Read only.
+    Shared(&'a Storage),
+    /// Read and written.
+    Owned {
+        /// The memory.
+        memory: &'a Memory,
+        /// Where the part begins, in bytes.
+        offset: usize,
+        /// How many bytes it has.
+        bytes: usize,
+    },
+}
+
+impl<'a> Place<'a> {
+    /// All of a memory.
+    pub fn whole(memory: &'a Memory) -> Place<'a> {
+        Place::part(memory, 0, memory.bytes())
+    }
+
+    /// A part of a memory.
+    ///
+    /// # Panics
+    /// When the memory does not have that part.
+    pub fn part(memory: &'a Memory, offset: usize, bytes: usize) -> Place<'a> {
+        memory.check(offset, bytes);
+        Place::Owned {
+            memory,
+            offset,
+            bytes,
+        }
+    }
+
+    /// How many bytes there are.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Place::Shared(storage) => storage.bytes(),
+            Place::Owned { bytes, .. } => *bytes,
+        }
+    }
+
+    /// True if a kernel may write here.
+    pub fn is_writable(&self) -> bool {
+        matches!(self, Place::Owned { .. })
+    }
+
+    /// A copy of the content.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        match self {
+            Place::Shared(storage) => storage.as_bytes().to_vec(),
+            Place::Owned {
+                memory,
+                offset,
+                bytes,
+            } => {
+                let mut data = vec![0; *bytes];
+                memory.read_at(*offset, &mut data);
+                data
+            }
+        }
+    }
+
+    /// The address handed to compiled code, which writes through it only if
+    /// [`is_writable`](Self::is_writable).
+    pub(super) fn pointer(&self) -> *mut u8 {
+        match self {
+            Place::Shared(storage) => storage.owned.pointer(),
+            Place::Owned { memory, offset, .. } => memory.pointer(*offset),
+        }
+    }
+}
+
+// ---- elements ----
+
+/// A Rust type that stands for a dtype.
+pub trait Element: Copy + Send + Sync + sealed::Sealed + 'static {
+    /// The dtype.
+    const DTYPE: DType;
+
+    /// Reads an element from its bytes.
+    fn load(bytes: &[u8]) -> Self;
+
+    /// Writes an element as bytes.
+    fn store(self, bytes: &mut [u8]);
+}
+
+mod sealed {
+    /// Closes [`super::Element`]: its implementers are the dtypes.
+    pub trait Sealed {}
+}
+
+macro_rules! elements {
+    ($($type:ty => $dtype:ident;)*) => { $(
+        impl sealed::Sealed for $type {}
+
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+
+            fn load(bytes: &[u8]) -> Self {
+                let bytes = bytes.try_into().expect("an element's bytes");
+                <$type>::from_ne_bytes(bytes)
+            }
+
+            fn store(self, bytes: &mut [u8]) {
+                bytes.copy_from_slice(&self.to_ne_bytes());
+            }
+        }
+    )* };
+}
+
+elements! {
+    i8 => I8; i16 => I16; i32 => I32; i64 => I64;
+    u8 => U8; u16 => U16; u32 => U32; u64 => U64;
+    f16 => F16; bf16 => BF16; f32 => F32; f64 => F64;
+}
+
+impl sealed::Sealed for bool {}
+
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+
+    fn load(bytes: &[u8]) -> bool {
+        bytes[0] != 0
+    }
+
+    fn store(self, bytes: &mut [u8]) {
+        bytes[0] = self as u8;
+    }
+}

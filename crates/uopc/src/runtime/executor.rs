@@ -1,0 +1,139 @@
+//! Runs a compiled plan: a static list of steps whose arguments are resolved in advance.
+//!
+//! Temporaries share one arena, where planned lifetimes let them overlap. Outputs and buffers that
+//! are kept have memory of their own, which is written during the run and shared after it.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{Executable, Memory, Place, Pool, Storage};
+use crate::error::Result;
+use crate::ir::form::{BufferIndex, Plan, Role};
+
+/// A plan that is ready to run, from any thread, several at a time.
+pub struct Ready {
+    executable: Box<dyn Executable>,
+    steps: Vec<Step>,
+    /// Where each buffer of the plan is.
+    places: Vec<Location>,
+    arena: usize,
+    scratch: usize,
+    peak: usize,
+}
+
+/// One launch, with the buffers that are its arguments.
+struct Step {
+    launch: usize,
+    args: Vec<BufferIndex>,
+}
+
+#[derive(Clone, Copy)]
+enum Location {
+    /// Among the inputs, by slot.
+    Input(usize),
+    /// In the arena.
+    Arena { offset: usize, bytes: usize },
+    /// Memory of its own.
+    Own { bytes: usize },
+}
+
+impl Ready {
+    /// Puts a plan together with its launches and with the arena offsets of its temporaries
+    /// (`None`: memory of its own). `peak` is what the memory planner says a run takes.
+    pub fn new(
+        plan: &Plan,
+        executable: Box<dyn Executable>,
+        offsets: &[Option<usize>],
+        arena: usize,
+        peak: usize,
+    ) -> Ready {
+        let places = plan.buffers.iter().zip(offsets).map(|(buffer, &offset)| {
+            let bytes = buffer.n * buffer.dtype.size();
+            match (buffer.role, offset) {
+                (Role::Input(slot), _) => Location::Input(slot as usize),
+                (_, Some(offset)) => Location::Arena { offset, bytes },
+                (_, None) => Location::Own { bytes },
+            }
+        });
+        let steps = plan.kernels.iter().enumerate().map(|(launch, kernel)| {
+            let bound = |slot: u32| {
+                let mut buffers = kernel.outs.iter().chain(&kernel.ins);
+                let found = buffers.find(|(s, _)| *s == slot);
+                found
+                    .expect("every parameter of a kernel is bound to a buffer")
+                    .1
+            };
+            let parameters = executable.parameters(launch).iter();
+            let args = parameters.map(|p| bound(p.slot)).collect();
+            Step { launch, args }
+        });
+        let (places, steps): (Vec<_>, Vec<_>) = (places.collect(), steps.collect());
+        let scratch = steps.iter().map(|s| executable.scratch(s.launch)).max();
+        let scratch = scratch.unwrap_or(0);
+        Ready {
+            executable,
+            steps,
+            places,
+            arena,
+            scratch,
+            peak: peak + scratch,
+        }
+    }
+
+    /// How many launches a run makes.
+    pub fn launches(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Bytes that a run takes at once, inputs apart: arena, scratch, outputs and kept buffers.
+    pub fn peak_bytes(&self) -> usize {
+        self.peak
+    }
+
+    /// Runs the plan on its inputs, by slot. For each buffer of the plan the result is what holds
+    /// it afterwards; nothing for temporaries.
+    ///
+    /// # Errors
+    /// When memory runs out or a launch fails.
+    pub fn run(
+        &self,
+        inputs: &[Arc<Storage>],
+        pool: &Arc<Pool>,
+    ) -> Result<Vec<Option<Arc<Storage>>>> {
+        let take = |bytes: usize| (bytes > 0).then(|| pool.take(bytes)).transpose();
+        let arena = take(self.arena)?;
+        let scratch = take(self.scratch)?;
+        let own = |location: &Location| match *location {
+            Location::Own { bytes } => pool.take(bytes).map(Some),
+            Location::Input(_) | Location::Arena { .. } => Ok(None),
+        };
+        let owned: Vec<Option<Memory>> = self.places.iter().map(own).collect::<Result<_>>()?;
+        for step in &self.steps {
+            let place = |&buffer: &BufferIndex| match self.places[buffer as usize] {
+                Location::Input(slot) => Place::Shared(&inputs[slot]),
+                Location::Arena { offset, bytes } => {
+                    let arena = arena.as_ref().expect("a plan with offsets has an arena");
+                    Place::part(arena, offset, bytes)
+                }
+                Location::Own { .. } => {
+                    let memory = owned[buffer as usize].as_ref();
+                    Place::whole(memory.expect("taken above"))
+                }
+            };
+            let args: SmallVec<[Place; 8]> = step.args.iter().map(place).collect();
+            self.executable
+                .launch(step.launch, &args, scratch.as_ref())?;
+        }
+        let held = self
+            .places
+            .iter()
+            .zip(owned)
+            .map(|(location, memory)| match location {
+                Location::Input(slot) => Some(inputs[*slot].clone()),
+                Location::Arena { .. } => None,
+                Location::Own { .. } => memory.map(Memory::share),
+            });
+        Ok(held.collect())
+    }
+}

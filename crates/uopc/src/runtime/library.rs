@@ -1,0 +1,65 @@
+//! Loads shared objects and calls the kernels in them.
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::path::Path;
+
+use smallvec::SmallVec;
+
+use super::buffer::Place;
+use crate::error::{Error, Result};
+
+/// The one type that every entry of a unit has: it unpacks the pointers and calls its kernel.
+type Entry = unsafe extern "C" fn(*const *mut c_void);
+
+/// A loaded unit with its entries.
+pub struct Library {
+    /// Addresses in `library`, which must outlive them.
+    entries: Vec<Entry>,
+    /// Keeps the code mapped.
+    #[expect(dead_code, reason = "held for its Drop, which unmaps the code")]
+    library: libloading::Library,
+}
+
+impl Library {
+    /// Loads a shared object that this crate made from its own source, and looks up its entries.
+    ///
+    /// # Errors
+    /// When the file is no shared object for this machine or lacks an entry.
+    pub fn open(path: &Path, entries: &[String]) -> Result<Library> {
+        let failed = |e: libloading::Error| Error::File {
+            path: path.to_path_buf(),
+            message: format!("the compiled kernels can't be loaded: {e}"),
+        };
+        // SAFETY: loading runs the object's initialisers. The object was compiled from rendered
+        // kernels, which have none, and its digest was checked if it came from the cache.
+        let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+        let mut found = Vec::with_capacity(entries.len());
+        for name in entries {
+            // SAFETY: the renderer gives every entry of a unit the type `Entry`.
+            let entry = unsafe { library.get::<Entry>(name) }.map_err(failed)?;
+            found.push(*entry);
+        }
+        Ok(Library {
+            entries: found,
+            library,
+        })
+    }
+
+    /// Runs an entry on its arguments.
+    ///
+    /// Whoever made the library answers for the kernel: that it takes these arguments, stays
+    /// within their bytes and writes only to writable ones. `runtime::c_device` checks counts,
+    /// sizes and writability against the program before each call, and the verifier has checked
+    /// the program's accesses against the declared sizes.
+    pub(super) fn call(&self, entry: usize, args: &[Place]) {
+        let pointers: SmallVec<[*mut c_void; 8]> =
+            args.iter().map(|arg| arg.pointer().cast()).collect();
+        let entry = self.entries[entry];
+        // SAFETY: the library is loaded as long as `self` lives; the arguments are borrowed for
+        // the call, and memory that is written has its only owner waiting here. The rest is the
+        // caller's promise above.
+        unsafe { entry(pointers.as_ptr()) }
+    }
+}
