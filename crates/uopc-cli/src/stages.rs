@@ -60,7 +60,10 @@ fn choose<'p>(plan: &'p Plan, name: Option<&str>) -> Result<&'p Kernel> {
     match (name, &plan.kernels[..]) {
         (Some(name), kernels) => {
             // Equal kernels have equal names; a number, from 1, tells them apart.
-            let by_number = name.parse().ok().and_then(|n: usize| kernels.get(n.checked_sub(1)?));
+            let by_number = name
+                .parse()
+                .ok()
+                .and_then(|n: usize| kernels.get(n.checked_sub(1)?));
             let by_name = || kernels.iter().find(|k| *k.name == *name);
             by_number.or_else(by_name).ok_or_else(|| {
                 let names = names.join(", ");

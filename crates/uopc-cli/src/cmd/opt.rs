@@ -25,7 +25,12 @@ pub struct Args {
     #[arg(value_name = "FILE.uir")]
     file: PathBuf,
     /// The pass to apply
-    #[arg(long = "pass", value_name = "NAME", required = true, value_delimiter = ',')]
+    #[arg(
+        long = "pass",
+        value_name = "NAME",
+        required = true,
+        value_delimiter = ','
+    )]
     passes: Vec<String>,
     /// Which of a plan's kernels a pass on kernels takes
     #[arg(long, value_name = "NAME")]
@@ -45,10 +50,11 @@ pub fn opt(args: &Args, out: &mut dyn Write) -> Result<()> {
     let mut form = input::form(&parsed)?;
     let kernel = args.kernel.as_deref().or(parsed.name.as_deref());
     for pass in passes {
-        form = stages::apply(pass, &form, kernel, settings()?).map_err(|failure| match failure {
-            Failure::Failed(text) => Failure::Failed(format!("{}: {text}", source.name)),
-            other => other,
-        })?;
+        form =
+            stages::apply(pass, &form, kernel, settings()?).map_err(|failure| match failure {
+                Failure::Failed(text) => Failure::Failed(format!("{}: {text}", source.name)),
+                other => other,
+            })?;
     }
     write!(out, "{}", form.text()?)?;
     Ok(())
