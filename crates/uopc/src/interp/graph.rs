@@ -309,7 +309,7 @@ fn index(x: &Array, indices: &[&Array]) -> Vec<u64> {
             .zip(axes)
             .try_fold(0usize, |at, (index, &extent)| {
                 let k = usize::try_from(index.get(i).as_i128()).ok()?;
-                (k < extent).then_some(at * extent + k)
+                (k < extent).then(|| at * extent + k)
             });
         match at {
             Some(at) => out.extend_from_slice(&x.words()[at * row..(at + 1) * row]),

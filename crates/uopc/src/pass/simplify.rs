@@ -1,57 +1,77 @@
-//! Simplify: apply the named rules of a table until none fires (elsewhere: canonicalisation).
+//! Simplify: apply rules until none fires (elsewhere: canonicalisation, peephole optimisation).
 //!
-//! In:       ShapeGraph, or LoopGraph.
+//! In:       ShapeGraph; or LoopGraph, whose scalar and index expressions are simplified.
 //! Out:      the same form.
-//! Keeps:    the value of every root, or what every statement stores, bit for bit.
-//! Ensures:  no enabled rule of the set fires any more, unless fuel ran out.
-//! Cost:     near linear in nodes.
-//! Example:  tests/golden/simplify/
+//! Keeps:    the value of every root, bit for bit, and the fold of every reduction.
+//! Ensures:  no rule of [`crate::rules`] fires on the result, unless fuel ran out.
+//! Cost:     linear in nodes.
+//! Example:
+//! ```text
+#![doc = include_str!("../../tests/golden/simplify/example.uir")]
+//! ```
+
+use std::sync::LazyLock;
 
 use crate::debug::Settings;
 use crate::error::Result;
 use crate::ir::form::{LoopGraph, ShapeGraph};
 use crate::ir::{UOp, verify};
 use crate::rewrite::{Limits, Rewritten, RuleSet, Trace, rewrite};
-use crate::rules::{scalar_rules, shape_rules};
+use crate::rules;
 
-/// Simplifies a shape graph. Also says what each of its nodes became, in topological order.
+/// Applies the shape rules. The second part of the result says what each node of
+/// `Graph::new(graph.roots()).nodes` became.
 ///
 /// # Errors
-/// When rules go round in circles, or the trace can't be written.
-pub fn simplify_shapes(shapes: &ShapeGraph, settings: &Settings) -> Result<(ShapeGraph, Vec<UOp>)> {
-    let simple = apply(shapes.roots(), shape_rules(), settings)?;
-    Ok((verify::shape_graph(simple.roots)?, simple.map))
+/// When the trace can't be written, or a rule is wrong.
+pub fn simplify_shapes(graph: &ShapeGraph, settings: &Settings) -> Result<(ShapeGraph, Vec<UOp>)> {
+    static RULES: LazyLock<RuleSet> = LazyLock::new(rules::shape_rules);
+    let done = apply(&RULES, "simplify", graph.roots(), settings)?;
+    Ok((verify::shape_graph(done.roots)?, done.map))
 }
 
-/// Simplifies the index and value expressions of loops.
+/// Applies the scalar and index rules to the statements of a launch.
 ///
 /// # Errors
 /// As [`simplify_shapes`].
 pub fn simplify_loops(loops: &LoopGraph, settings: &Settings) -> Result<LoopGraph> {
-    let roots = [loops.sink().clone()];
-    let mut simple = apply(&roots, scalar_rules(), settings)?;
-    verify::loop_graph(loops.name().clone(), simple.roots.remove(0))
+    let roots = simplify_scalars(std::slice::from_ref(loops.sink()), settings)?;
+    verify::loop_graph(loops.name().clone(), roots[0].clone())
 }
 
-/// Simplifies scalar expressions on their own.
+/// Applies the scalar and index rules to expressions of shape `()`.
 ///
 /// # Errors
 /// As [`simplify_shapes`].
 pub fn simplify_scalars(roots: &[UOp], settings: &Settings) -> Result<Vec<UOp>> {
-    Ok(apply(roots, scalar_rules(), settings)?.roots)
+    static RULES: LazyLock<RuleSet> = LazyLock::new(rules::scalar_rules);
+    Ok(apply(&RULES, "simplify_loops", roots, settings)?.roots)
 }
 
-fn apply(roots: &[UOp], rules: RuleSet, settings: &Settings) -> Result<Rewritten> {
-    let rules = rules.without(&settings.disable);
+/// Rewrites within the settings: rules and passes that are left out, fuel, trace.
+fn apply(rules: &RuleSet, pass: &str, roots: &[UOp], settings: &Settings) -> Result<Rewritten> {
+    let fewer;
+    let rules = if settings.disable.is_empty() {
+        rules
+    } else {
+        fewer = rules.without(&settings.disable);
+        &fewer
+    };
     let limits = Limits {
-        fuel: settings.fuel,
+        fuel: if settings.disable.contains(pass) {
+            Some(0)
+        } else {
+            settings.fuel
+        },
         ..Limits::default()
     };
-    let Some(folder) = &settings.trace else {
-        return rewrite(roots, &rules, &limits, None);
+    let mut trace = match &settings.trace {
+        Some(folder) => Some(Trace::create(folder, pass)?),
+        None => None,
     };
-    let mut trace = Trace::create(folder, rules.name)?;
-    let simple = rewrite(roots, &rules, &limits, Some(&mut trace))?;
-    trace.finish()?;
-    Ok(simple)
+    let done = rewrite(roots, rules, &limits, trace.as_mut())?;
+    if let Some(trace) = trace {
+        trace.finish()?;
+    }
+    Ok(done)
 }

@@ -1,0 +1,53 @@
+//! The commands, one file each; [`Command`] is what the command line says.
+
+pub mod grad;
+pub mod lists;
+pub mod opt;
+pub mod run;
+pub mod show;
+
+use std::io::Write;
+
+use clap::Subcommand;
+
+use crate::failure::Result;
+
+/// What the user wants.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Print every stage of a graph, from tensors to C
+    Show(show::Args),
+    /// Run a graph in all engines and compare their results to the last bit
+    Run(run::Args),
+    /// Print the graph of a gradient
+    Grad(grad::Args),
+    /// Apply passes to a graph: text in, text out
+    Opt(opt::Args),
+    /// List the operations of the language
+    Ops(lists::Format),
+    /// List the passes, in the order of the pipeline
+    Passes(lists::Format),
+    /// List the rules of simplification
+    Rules(lists::Format),
+    /// List the environment variables that are read
+    Env(lists::Format),
+}
+
+impl Command {
+    /// Does it, with results on `out`.
+    ///
+    /// # Errors
+    /// Whatever keeps the command from succeeding, with a text for the user.
+    pub fn run(&self, out: &mut dyn Write) -> Result<()> {
+        match self {
+            Command::Show(args) => show::show(args, out),
+            Command::Run(args) => run::run(args, out),
+            Command::Grad(args) => grad::grad(args, out),
+            Command::Opt(args) => opt::opt(args, out),
+            Command::Ops(format) => lists::ops(*format, out),
+            Command::Passes(format) => lists::passes(*format, out),
+            Command::Rules(format) => lists::rules(*format, out),
+            Command::Env(format) => lists::env(*format, out),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What a run writes about itself: the record of its arguments, and a line of JSON an epoch.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::folder::{LOG, RECORD, RunFolder};
+use super::machine;
+use crate::failure::{Failure, Result};
+use crate::plot::Point;
+
+/// What decides the course of a run: with equal values, equal bits.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// How often the training set is gone through.
+    pub epochs: u64,
+    /// How many samples a step looks at.
+    pub batch_size: usize,
+    /// The rate at which AdamW learns.
+    pub lr: f64,
+    /// Decides the first weights and the order of samples.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            epochs: 30,
+            batch_size: 32,
+            lr: 0.003,
+            seed: 0,
+        }
+    }
+}
+
+impl Config {
+    /// Writes the record of a run that begins.
+    ///
+    /// # Errors
+    /// When it can't be written.
+    pub fn write(&self, folder: &RunFolder) -> Result<()> {
+        let record = json!({
+            "task": "digits",
+            "arguments": {
+                "epochs": self.epochs,
+                "batch_size": self.batch_size,
+                "lr": self.lr,
+            },
+            "seed": self.seed,
+            "version": env!("CARGO_PKG_VERSION"),
+            "cpu": machine::cpu(),
+            "cores": machine::cores(),
+            "system": machine::system(),
+            "started": machine::now(),
+        });
+        folder.write(RECORD, format!("{record:#}\n").as_bytes())
+    }
+
+    /// Reads the record of a run that is to go on.
+    ///
+    /// # Errors
+    /// When it can't be read, or says something else than this program writes.
+    pub fn read(folder: &RunFolder) -> Result<Config> {
+        let path = folder.file(RECORD);
+        let text = fs::read_to_string(&path).map_err(|e| Failure::file(&path, "can't read", &e))?;
+        let wrong = |what: &str| Failure::failed(format!("{}: {what}", path.display()));
+        let record: Value =
+            serde_json::from_str(&text).map_err(|e| wrong(&format!("no JSON: {e}")))?;
+        if record["task"] != "digits" {
+            return Err(wrong("`task` is not \"digits\""));
+        }
+        let arguments = &record["arguments"];
+        let whole = |value: &Value, key: &str| {
+            let number = value[key].as_u64();
+            number.ok_or_else(|| wrong(&format!("`{key}` is missing or no whole number")))
+        };
+        let lr = arguments["lr"].as_f64();
+        Ok(Config {
+            epochs: whole(arguments, "epochs")?,
+            batch_size: whole(arguments, "batch_size")? as usize,
+            lr: lr.ok_or_else(|| wrong("`lr` is missing or no number"))?,
+            seed: whole(&record, "seed")?,
+        })
+    }
+}
+
+/// What an epoch gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epoch {
+    /// Its number, from 1.
+    pub epoch: u64,
+    /// The mean of the losses of its steps, in nats per sample.
+    pub loss: f64,
+    /// The loss on the test set after it.
+    pub test_loss: f64,
+    /// The share of the test set that is classified correctly after it.
+    pub test_accuracy: f64,
+    /// Samples a second of training, without the test.
+    pub samples_per_second: f64,
+    /// Seconds since the program began to train, compilation included.
+    pub seconds: f64,
+}
+
+impl Epoch {
+    /// The line of the log.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "epoch": self.epoch,
+            "loss": self.loss,
+            "test_loss": self.test_loss,
+            "test_accuracy": self.test_accuracy,
+            "samples_per_second": self.samples_per_second.round(),
+            "seconds": milli(self.seconds),
+        })
+    }
+}
+
+/// What a whole run gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Summary {
+    /// How many epochs it has gone through, those before `--resume` included.
+    pub epochs: u64,
+    /// The share of the test set that the trained model classifies correctly.
+    pub test_accuracy: f64,
+    /// The mean loss of the last epoch's steps.
+    pub final_loss: f64,
+    /// Seconds that this process took for everything, compilation included.
+    pub train_seconds: f64,
+    /// How often this process called the C compiler.
+    pub compiler_calls: u64,
+}
+
+impl Summary {
+    /// The log's last line.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "epochs": self.epochs,
+            "test_accuracy": self.test_accuracy,
+            "final_loss": self.final_loss,
+            "train_seconds": milli(self.train_seconds),
+            "compiler_calls": self.compiler_calls,
+        })
+    }
+}
+
+/// Seconds to the millisecond.
+fn milli(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
+}
+
+/// The log of a run that goes on: keeps the lines of the epochs up to `last`, drops what stands
+/// behind them, and returns their points for the plot.
+///
+/// # Errors
+/// When the log can't be read or written.
+pub fn rewind(folder: &RunFolder, last: u64) -> Result<Vec<Point>> {
+    let path = folder.file(LOG);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(e) => return Err(Failure::file(&path, "can't read", &e)),
+    };
+    let mut points = Vec::new();
+    let mut kept = String::new();
+    for line in text.lines() {
+        // A run that was killed while it wrote may have left half a line.
+        let value: Value = serde_json::from_str(line).unwrap_or_default();
+        let Some(epoch) = value["epoch"].as_u64().filter(|&epoch| epoch <= last) else {
+            continue;
+        };
+        let number = |key: &str| value[key].as_f64().unwrap_or(f64::NAN);
+        points.push(Point {
+            epoch: epoch as usize,
+            loss: number("loss"),
+            test_accuracy: number("test_accuracy"),
+        });
+        kept += line;
+        kept.push('\n');
+    }
+    folder.write(LOG, kept.as_bytes())?;
+    Ok(points)
+}
