@@ -14,6 +14,7 @@ use uopc::ir::op::{LiveBuffer, ReduceOp};
 use uopc::ir::parse::parse;
 use uopc::ir::print::to_uir;
 use uopc::ir::{DType, UOp};
+use uopc::pass::explain::cost;
 use uopc::runtime::Storage;
 
 /// The schedule whose listings are fixed.
@@ -195,4 +196,47 @@ fn c8_text_reads_back_as_the_same_node() {
     let text = to_uir(&found);
     let again = parse(&text, "gradient").unwrap().roots;
     assert_eq!(to_uir(&again), text);
+}
+
+/// `x @ w` as EXPAND, MUL and REDUCE.
+fn matmul(x: &UOp, w: &UOp) -> UOp {
+    let (m, k, n) = (x.shape()[0], x.shape()[1], w.shape()[1]);
+    let rows = x.reshape(&[m, 1, k]).unwrap().expand(&[m, n, k]).unwrap();
+    let columns = w.permute(&[1, 0]).unwrap().reshape(&[1, n, k]).unwrap();
+    let product = rows.mul(&columns.expand(&[m, n, k]).unwrap()).unwrap();
+    product.reduce(ReduceOp::Add, 1).unwrap()
+}
+
+#[test]
+fn c9_gradients_cost_at_most_twice_the_loss() {
+    let flops = |roots: &[UOp]| -> u64 {
+        let lowered = lower(roots, None, &plain()).unwrap();
+        lowered.launches.iter().map(|l| cost(&l.loops).flops).sum()
+    };
+    let x = input32(0, &[64, 48]);
+    let sizes = [48, 96, 32, 80, 16];
+    let weights: Vec<UOp> = (1..)
+        .zip(sizes.windows(2))
+        .map(|(slot, d)| input32(slot, &[d[0], d[1]]))
+        .collect();
+    for layers in 1..=weights.len() {
+        let weights = &weights[..layers];
+        let y = weights.iter().fold(x.clone(), |h, w| matmul(&h, w));
+        let loss = sum(&(&y * &y));
+        let grads = gradient(&loss, weights).unwrap();
+        let forward = flops(from_ref(&loss));
+        let products: usize = sizes[..=layers]
+            .windows(2)
+            .map(|d| 2 * 64 * d[0] * d[1])
+            .sum();
+        assert!(
+            forward >= products as u64,
+            "{forward} for {products} at least"
+        );
+        let both = flops(&[&[loss], &grads[..]].concat());
+        assert!(
+            both <= 3 * forward,
+            "{layers} layers: {both} against {forward}"
+        );
+    }
 }
