@@ -279,6 +279,15 @@ fn device(settings: &Settings, pool: Arc<Pool>) -> Result<Box<dyn Device>> {
     }
 }
 
+/// The key by which an engine remembers the plan of these roots: equal for graphs of equal
+/// structure, whatever memory they read.
+///
+/// # Errors
+/// When a text slot is not bound.
+pub fn plan_key(roots: &[UOp], options: &RealizeOptions) -> Result<[u8; 32]> {
+    Ok(Walk::new(roots, options)?.key())
+}
+
 /// Lowers roots for inspection, without running anything. Live memory becomes numbered slots; a
 /// graph of text slots is taken as it is. A single kernel is called `name`.
 ///

@@ -13,5 +13,11 @@ pub mod pass;
 pub mod backend;
 pub mod runtime;
 pub mod compile;
+pub mod tensor;
+pub mod io;
+pub mod nn;
+pub mod data;
 
 pub use error::{Error, Result};
+pub use ir::DType;
+pub use tensor::Tensor;

@@ -1,14 +1,26 @@
 //! Random graphs: every engine gives the same, to the last bit.
 
+#[path = "support/engines.rs"]
+mod engines;
 #[path = "support/random_graph.rs"]
 mod random_graph;
+#[path = "support/shrink.rs"]
+mod shrink;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use random_graph::{Case, generate, shrink};
+use engines::{Slots, c_device, interpret, run_compiled};
+use random_graph::{Case, generate};
+use shrink::shrink;
+use uopc::debug::Settings;
+use uopc::interp::{Array, Checks};
+use uopc::ir::form::{LoopGraph, Role};
 use uopc::ir::op::{Class, Fold, OPS, Op};
 use uopc::ir::visit::Graph;
 use uopc::ir::{DType, print, verify};
+use uopc::pass::pipeline::{Lowered, lower};
+use uopc::runtime::c_device::CDevice;
+use uopc::runtime::{Code, Device, Executable};
 
 /// How many graphs are compared: 300, and 2,000 where UOPC_DEEP is set.
 fn cases() -> u64 {
@@ -87,8 +99,13 @@ fn the_generator_reaches_every_op_dtype_and_kind_of_shape() {
         }
     }
     for dtype in DType::ALL {
-        for op in ["buffer", "cast", "where", "reduce", "add", "mul", "index", "stack"] {
-            assert!(dtypes.contains(&(op, dtype)), "no graph has {op} of {dtype}");
+        for op in [
+            "buffer", "cast", "where", "reduce", "add", "mul", "index", "stack",
+        ] {
+            assert!(
+                dtypes.contains(&(op, dtype)),
+                "no graph has {op} of {dtype}"
+            );
         }
     }
     for mark in [
@@ -159,4 +176,144 @@ fn the_shrinker_keeps_what_fails_and_little_else() {
         shrunk += 1;
     }
     assert!(shrunk > 5, "only {shrunk} graphs have a FLOORDIV");
+}
+
+// ---- the comparison ----
+
+fn lowered(case: &Case) -> Result<Lowered, String> {
+    let graph = verify::shape_graph(case.roots.clone()).map_err(|e| e.to_string())?;
+    lower(&graph, None, &Settings::default()).map_err(|e| format!("lowering: {e}"))
+}
+
+/// Runs the launches of a plan by `launch`, which gets a launch's number and its inputs.
+fn run_plan(
+    case: &Case,
+    plan: &Lowered,
+    launch: &dyn Fn(usize, &LoopGraph, &Slots) -> Result<Slots, String>,
+) -> Result<Vec<Array>, String> {
+    let mut buffers: BTreeMap<u32, Array> = BTreeMap::new();
+    for (b, buffer) in plan.plan.buffers.iter().enumerate() {
+        if let Role::Input(slot) = buffer.role {
+            buffers.insert(b as u32, case.slots[slot as usize].clone());
+        }
+    }
+    for (k, kernel) in plan.plan.kernels.iter().enumerate() {
+        let mut given = Slots::new();
+        for &(slot, b) in &kernel.ins {
+            given.insert(slot, held(plan, &buffers, b)?);
+        }
+        let mut wrote = launch(k, &plan.launches[k].loops, &given)?;
+        for (slot, b) in &kernel.outs {
+            let value = wrote.remove(slot);
+            let value = value.ok_or_else(|| format!("launch {k} writes no slot {slot}"))?;
+            buffers.insert(*b, value);
+        }
+    }
+    let outputs = case.roots.iter().zip(&plan.plan.outputs);
+    let value = |(root, &b): (&uopc::ir::UOp, &u32)| {
+        held(plan, &buffers, b)?
+            .reshaped(root.shape())
+            .map_err(|e| e.to_string())
+    };
+    outputs.map(value).collect()
+}
+
+/// What a buffer of the plan holds. Nobody has to write an empty one.
+fn held(plan: &Lowered, buffers: &BTreeMap<u32, Array>, b: u32) -> Result<Array, String> {
+    let buffer = &plan.plan.buffers[b as usize];
+    match buffers.get(&b) {
+        Some(value) => Ok(value.clone()),
+        None if buffer.n == 0 => {
+            Array::from_f64(buffer.dtype, &[0], &[]).map_err(|e| e.to_string())
+        }
+        None => Err(format!("buffer {b} is read before a kernel wrote it")),
+    }
+}
+
+/// What differs from the graph interpreter, if anything does.
+fn compare(case: &Case, got: Result<Vec<Array>, String>, engine: &str) -> Result<(), String> {
+    let got = got.map_err(|e| format!("{engine}: {e}"))?;
+    let want = case.values().map_err(|e| e.to_string())?;
+    for (k, (want, got)) in want.iter().zip(&got).enumerate() {
+        if let Some(difference) = want.difference(got) {
+            return Err(format!("{engine}, root {k}, expected first: {difference}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_loops(case: &Case) -> Result<(), String> {
+    let plan = lowered(case)?;
+    let launch = |_: usize, loops: &LoopGraph, given: &Slots| {
+        interpret(loops, given, Checks::All).map_err(|e| e.to_string())
+    };
+    compare(case, run_plan(case, &plan, &launch), "loop interpreter")
+}
+
+fn check_compiled(
+    case: &Case,
+    plan: &Lowered,
+    code: &dyn Executable,
+    at: usize,
+) -> Result<(), String> {
+    let launch =
+        |k: usize, loops: &LoopGraph, given: &Slots| Ok(run_compiled(code, at + k, loops, given));
+    compare(case, run_plan(case, plan, &launch), "compiled C")
+}
+
+fn compile(device: &CDevice, plans: &[&Lowered]) -> Box<dyn Executable> {
+    let launches = plans.iter().flat_map(|p| &p.launches);
+    let codes: Vec<Code> = launches
+        .map(|l| Code {
+            loops: &l.loops,
+            program: &l.program,
+        })
+        .collect();
+    device.compile(&codes).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Fails with the smallest graph that still fails.
+fn report(case: &Case, error: &str, check: &dyn Fn(&Case) -> Result<(), String>) -> ! {
+    let small = shrink(case, &|c| check(c).is_err());
+    let now = check(&small).err().unwrap_or_default();
+    panic!(
+        "seed {}: {error}\nshrunken: {now}\n{}",
+        case.seed,
+        small.text()
+    );
+}
+
+#[test]
+fn loops_agree_with_graphs() {
+    for seed in 0..cases() {
+        let case = generate(seed);
+        if let Err(error) = check_loops(&case) {
+            report(&case, &error, &check_loops);
+        }
+    }
+}
+
+#[test]
+fn compiled_code_agrees_with_graphs() {
+    let device = c_device();
+    let alone = |case: &Case| {
+        let plan = lowered(case)?;
+        let code = compile(&device, &[&plan]);
+        check_compiled(case, &plan, &*code, 0)
+    };
+    // Many graphs share a translation unit.
+    let seeds: Vec<u64> = (0..cases()).collect();
+    for seeds in seeds.chunks(100) {
+        let cases: Vec<Case> = seeds.iter().map(|&seed| generate(seed)).collect();
+        let lower = |case: &Case| lowered(case).unwrap_or_else(|e| report(case, &e, &check_loops));
+        let plans: Vec<Lowered> = cases.iter().map(lower).collect();
+        let code = compile(&device, &plans.iter().collect::<Vec<_>>());
+        let mut at = 0;
+        for (case, plan) in cases.iter().zip(&plans) {
+            if let Err(error) = check_compiled(case, plan, &*code, at) {
+                report(case, &error, &alone);
+            }
+            at += plan.launches.len();
+        }
+    }
 }

@@ -195,21 +195,41 @@ fn special(t: DType) -> Vec<u64> {
     bits.into_iter().collect()
 }
 
-/// A random value: any bits, or for the wide floats mostly one of ordinary size.
+/// A random value: any bits, one of ordinary size, or one next to a tie of a shorter float.
 fn random(t: DType, rng: &mut StdRng) -> u64 {
-    let any = rng.random::<u64>() & (u64::MAX >> (64 - t.bits()));
-    match t {
-        DType::Bool => any & 1,
-        DType::F32 | DType::F64 | DType::F16 | DType::BF16 if rng.random_bool(0.5) => {
-            let scale = 2f64.powi(rng.random_range(-12..12));
-            Scalar::from_f64(t, rng.random_range(-1.0..1.0) * scale).bits()
-        }
-        DType::I64 | DType::U64 | DType::I32 | DType::U32 if rng.random_bool(0.5) => {
-            // Few significant bits, anywhere.
-            Scalar::from_i128(t, (any >> rng.random_range(0..t.bits())) as i128).bits()
-        }
-        _ => any,
+    let width = if t == DType::Bool { 1 } else { t.bits() };
+    let any = rng.random::<u64>() & (u64::MAX >> (64 - width));
+    let kind = rng.random_range(0..3);
+    if kind == 0 || t == DType::Bool {
+        return any;
     }
+    if t.is_int() {
+        // A few digits, anywhere.
+        let digits = [8, 11, 24, 53][rng.random_range(0..4)].min(t.bits() - 1);
+        let short = (any >> rng.random_range(0..t.bits())) as i128;
+        let digits_and_half = (rng.random::<u64>() >> (63 - digits) | 1) as i128;
+        let place = rng.random_range(0..t.bits() - digits);
+        let tie = (digits_and_half << place) + rng.random_range(-1..=1);
+        let value = if kind == 1 {
+            short
+        } else if rng.random() {
+            tie
+        } else {
+            -tie
+        };
+        return Scalar::from_i128(t, value).bits();
+    }
+    let exponent = rng.random_range(-28..20);
+    let value = if kind == 1 {
+        rng.random_range(-1.0..1.0) * 2f64.powi(exponent / 2)
+    } else {
+        let digits = [8, 11, 24][rng.random_range(0..3)];
+        let digits_and_half = (rng.random::<u64>() >> (63 - digits) | 1) as f64;
+        let tie = digits_and_half * 2f64.powi(exponent - digits);
+        let nudge = [0.0, f64::EPSILON, -f64::EPSILON, 1e-7, -1e-7][rng.random_range(0..5)];
+        tie * (1.0 + nudge) * if rng.random() { 1.0 } else { -1.0 }
+    };
+    Scalar::from_f64(t, value).bits()
 }
 
 /// Columns of arguments.

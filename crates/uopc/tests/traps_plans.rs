@@ -22,18 +22,30 @@ fn lower(roots: &[UOp]) -> Lowered {
 }
 
 fn names(lowered: &Lowered) -> Vec<String> {
-    lowered.plan.kernels.iter().map(|k| k.name.to_string()).collect()
+    lowered
+        .plan
+        .kernels
+        .iter()
+        .map(|k| k.name.to_string())
+        .collect()
 }
 
 fn slot(k: u32, shape: &[usize]) -> UOp {
-    UOp::slot(k, DType::F32, shape.iter().product()).reshape(shape).unwrap()
+    UOp::slot(k, DType::F32, shape.iter().product())
+        .reshape(shape)
+        .unwrap()
 }
 
 /// The values of the roots with these slots, in f32.
 fn run(engine: &Engine, roots: &[UOp], slots: &[(u32, Vec<f32>)]) -> Vec<Vec<f32>> {
-    let slots: Vec<(u32, Arc<Storage>)> =
-        slots.iter().map(|(k, v)| (*k, Storage::from_slice(v).unwrap())).collect();
-    let options = RealizeOptions { slots: &slots, ..RealizeOptions::default() };
+    let slots: Vec<(u32, Arc<Storage>)> = slots
+        .iter()
+        .map(|(k, v)| (*k, Storage::from_slice(v).unwrap()))
+        .collect();
+    let options = RealizeOptions {
+        slots: &slots,
+        ..RealizeOptions::default()
+    };
     let realized = engine.realize(roots, &options).unwrap();
     realized.outputs.iter().map(|s| s.to_vec::<f32>()).collect()
 }
@@ -54,7 +66,11 @@ fn a_shifted_add_scan_is_not_recomputed_exponentially() {
     let lowered = lower(from_ref(&x));
     let flops: u64 = lowered.launches.iter().map(|l| cost(&l.loops).flops).sum();
     // A level's sum is one addition an element; a few levels may be repeated where that is cheap.
-    assert!(flops <= 32 * (n * levels) as u64, "{flops} flops\n{}", explain(&lowered));
+    assert!(
+        flops <= 32 * (n * levels) as u64,
+        "{flops} flops\n{}",
+        explain(&lowered)
+    );
     let ones = vec![1.0f32; n];
     let sums: Vec<f32> = (1..=n).map(|k| k as f32).collect();
     assert_eq!(run(&engine(), &[x], &[(0, ones)]), [sums]);
@@ -81,7 +97,11 @@ fn a_long_chain_is_cut_into_kernels_of_bounded_size() {
 fn a_recomputed_value_equals_its_first_computation() {
     let x = slot(0, &[100]);
     let v = x.exp().unwrap().mul(&x.sin().unwrap()).unwrap();
-    let most = v.reduce(ReduceOp::Max, 1).unwrap().broadcast_scalar(v.shape()).unwrap();
+    let most = v
+        .reduce(ReduceOp::Max, 1)
+        .unwrap()
+        .broadcast_scalar(v.shape())
+        .unwrap();
     let hits = v.eq(&most).unwrap().cast(DType::F32).unwrap();
     let hits = hits.reduce(ReduceOp::Add, 1).unwrap();
     let data: Vec<f32> = (0..100).map(|k| (k as f32 * 0.37).sin() * 3.0).collect();
@@ -92,13 +112,28 @@ fn a_recomputed_value_equals_its_first_computation() {
 #[test]
 fn indices_above_two_to_the_31_are_right() {
     let n = 3_000_000_000usize;
-    let window = UOp::iota(n, DType::I64).unwrap().shrink(&[(n - 2, n)]).unwrap();
-    let flat = slot(0, &[1, 2]).expand(&[1_500_000_000, 2]).unwrap().reshape(&[n]).unwrap();
+    let window = UOp::iota(n, DType::I64)
+        .unwrap()
+        .shrink(&[(n - 2, n)])
+        .unwrap();
+    let flat = slot(0, &[1, 2])
+        .expand(&[1_500_000_000, 2])
+        .unwrap()
+        .reshape(&[n])
+        .unwrap();
     let last = flat.shrink(&[(n - 3, n)]).unwrap();
     let engine = engine();
-    let realized = engine.realize(&[window], &RealizeOptions::default()).unwrap();
-    assert_eq!(realized.outputs[0].to_vec::<i64>(), [2_999_999_998, 2_999_999_999]);
-    assert_eq!(run(&engine, &[last], &[(0, vec![1.0, 2.0])]), [[2.0, 1.0, 2.0]]);
+    let realized = engine
+        .realize(&[window], &RealizeOptions::default())
+        .unwrap();
+    assert_eq!(
+        realized.outputs[0].to_vec::<i64>(),
+        [2_999_999_998, 2_999_999_999]
+    );
+    assert_eq!(
+        run(&engine, &[last], &[(0, vec![1.0, 2.0])]),
+        [[2.0, 1.0, 2.0]]
+    );
 }
 
 /// Padding on both sides, then cutting, transposing and merging: the composed index map has
@@ -107,7 +142,11 @@ fn indices_above_two_to_the_31_are_right() {
 fn merged_views_of_padded_and_cut_tensors_read_the_right_elements() {
     let x = slot(0, &[3, 4]);
     let padded = pad(&x, &[(2, 1), (1, 3)]).unwrap();
-    let view = padded.shrink(&[(1, 6), (0, 6)]).unwrap().permute(&[1, 0]).unwrap();
+    let view = padded
+        .shrink(&[(1, 6), (0, 6)])
+        .unwrap()
+        .permute(&[1, 0])
+        .unwrap();
     let view = view.reshape(&[5, 6]).unwrap().permute(&[1, 0]).unwrap();
     let data: Vec<f32> = (1..=12).map(|k| k as f32).collect();
     let got = run(&engine(), from_ref(&view), &[(0, data.clone())]);
@@ -148,7 +187,16 @@ fn roots_that_share_and_repeat_are_all_there() {
     );
     let squares = vec![1.0, 4.0, 9.0, 16.0];
     let sums = vec![2.0, 6.0, 12.0, 20.0];
-    assert_eq!(got, [squares.clone(), sums, squares.clone(), vec![1.0, 2.0, 3.0, 4.0], squares]);
+    assert_eq!(
+        got,
+        [
+            squares.clone(),
+            sums,
+            squares.clone(),
+            vec![1.0, 2.0, 3.0, 4.0],
+            squares
+        ]
+    );
 }
 
 /// Plans differ where dtype, shape or a constant differs, and agree where only memory differs.
@@ -159,12 +207,27 @@ fn the_plan_cache_tells_graphs_apart_by_all_that_matters() {
         let x = slot(k, &[n]);
         x.add(&x.full_like(c).unwrap()).unwrap()
     };
-    assert_eq!(run(&engine, &[plus(0, 2, 1.0)], &[(0, vec![1.0, 2.0])]), [[2.0, 3.0]]);
-    assert_eq!(run(&engine, &[plus(0, 2, 2.0)], &[(0, vec![1.0, 2.0])]), [[3.0, 4.0]]);
-    assert_eq!(run(&engine, &[plus(0, 3, 1.0)], &[(0, vec![1.0; 3])]), [[2.0; 3]]);
+    assert_eq!(
+        run(&engine, &[plus(0, 2, 1.0)], &[(0, vec![1.0, 2.0])]),
+        [[2.0, 3.0]]
+    );
+    assert_eq!(
+        run(&engine, &[plus(0, 2, 2.0)], &[(0, vec![1.0, 2.0])]),
+        [[3.0, 4.0]]
+    );
+    assert_eq!(
+        run(&engine, &[plus(0, 3, 1.0)], &[(0, vec![1.0; 3])]),
+        [[2.0; 3]]
+    );
     assert_eq!(engine.stats().plan_misses, 3);
-    assert_eq!(run(&engine, &[plus(7, 2, 1.0)], &[(7, vec![5.0, 6.0])]), [[6.0, 7.0]]);
-    assert_eq!((engine.stats().plan_misses, engine.stats().plan_hits), (3, 1));
+    assert_eq!(
+        run(&engine, &[plus(7, 2, 1.0)], &[(7, vec![5.0, 6.0])]),
+        [[6.0, 7.0]]
+    );
+    assert_eq!(
+        (engine.stats().plan_misses, engine.stats().plan_hits),
+        (3, 1)
+    );
 }
 
 /// Softmax is three kernels; so is a chain of two sums with work between.
@@ -172,7 +235,11 @@ fn the_plan_cache_tells_graphs_apart_by_all_that_matters() {
 fn reductions_split_and_elementwise_work_fuses() {
     let x = slot(0, &[64, 64]);
     let row = |u: &UOp| u.reshape(&[64, 1]).unwrap().expand(&[64, 64]).unwrap();
-    let e = x.sub(&row(&x.reduce(ReduceOp::Max, 1).unwrap())).unwrap().exp().unwrap();
+    let e = x
+        .sub(&row(&x.reduce(ReduceOp::Max, 1).unwrap()))
+        .unwrap()
+        .exp()
+        .unwrap();
     let y = e.div(&row(&e.reduce(ReduceOp::Add, 1).unwrap())).unwrap();
     assert_eq!(names(&lower(from_ref(&y))), ["r_64", "r_64", "e_64_64"]);
     let chain = (0..256).fold(slot(0, &[8]), |x, _| x.mul(&slot(1, &[8])).unwrap());
@@ -185,18 +252,31 @@ fn a_product_read_twice_is_computed_once() {
     let (x, w) = (slot(0, &[8, 16]), slot(1, &[16, 4]));
     let xe = x.reshape(&[8, 1, 16]).unwrap().expand(&[8, 4, 16]).unwrap();
     let we = w.permute(&[1, 0]).unwrap().reshape(&[1, 4, 16]).unwrap();
-    let y = xe.mul(&we.expand(&[8, 4, 16]).unwrap()).unwrap().reduce(ReduceOp::Add, 1).unwrap();
+    let y = xe
+        .mul(&we.expand(&[8, 4, 16]).unwrap())
+        .unwrap()
+        .reduce(ReduceOp::Add, 1)
+        .unwrap();
     let loss = y.mul(&y).unwrap().reduce(ReduceOp::Add, 2).unwrap();
-    let gw = uopc::autodiff::gradient(&loss, &[UOp::slot(1, DType::F32, 64)]).unwrap().remove(0);
+    let gw = uopc::autodiff::gradient(&loss, &[UOp::slot(1, DType::F32, 64)])
+        .unwrap()
+        .remove(0);
     let lowered = lower(&[loss, gw]);
     assert_eq!(names(&lowered), ["r_8_4", "r_1", "r_16_4"]);
     let forward = lowered.plan.kernels[0].outs[0].1;
     for kernel in &lowered.plan.kernels[1..] {
-        assert!(kernel.ins.iter().any(|&(_, b)| b == forward), "{}", explain(&lowered));
+        assert!(
+            kernel.ins.iter().any(|&(_, b)| b == forward),
+            "{}",
+            explain(&lowered)
+        );
     }
     let reduces = |k: usize| {
         let nodes = uopc::ir::visit::toposort(lowered.plan.kernels[k].body.roots());
-        nodes.iter().filter(|u| matches!(u.op(), Op::Reduce { .. })).count()
+        nodes
+            .iter()
+            .filter(|u| matches!(u.op(), Op::Reduce { .. }))
+            .count()
     };
     assert_eq!([reduces(0), reduces(1), reduces(2)], [1, 1, 1]);
 }

@@ -198,7 +198,7 @@ impl UOp {
     /// When this is a bool.
     pub fn neg(&self) -> Result<UOp> {
         self.mul(&UOp::full(
-            Scalar::from_f64(self.dtype(), -1.0),
+            Scalar::from_i128(self.dtype(), -1),
             self.shape(),
         )?)
     }

@@ -280,16 +280,23 @@ fn costs(graph: &Graph, reasons: &[Option<Reason>]) -> Vec<f64> {
     cost
 }
 
-/// Nodes that end a reduction: a REDUCE, and elementwise work, RESHAPE and PERMUTE on top of one.
-/// Such a node's kernel holds the reduction, so the buffer belongs after the cheap work.
+/// Nodes that end a reduction: a REDUCE, and elementwise work, RESHAPE and PERMUTE on top of one
+/// that has no other consumer. Such a node's kernel holds the reduction, so a buffer belongs after
+/// the cheap work; a reduction with more consumers has a buffer of its own.
 fn reduction_tails(graph: &Graph) -> Vec<bool> {
+    let consumers: Vec<usize> = (graph.consumers().into_iter())
+        .map(|mut readers| {
+            readers.dedup();
+            readers.len()
+        })
+        .collect();
     let mut tail = vec![false; graph.len()];
     for i in 0..graph.len() {
-        let op = graph.nodes[i].op();
-        tail[i] = match op {
+        let continues = |&s: &u32| tail[s as usize] && consumers[s as usize] == 1;
+        tail[i] = match graph.nodes[i].op() {
             Op::Reduce { .. } => true,
-            Op::Reshape(_) | Op::Permute(_) => tail[graph.src(i)[0] as usize],
-            op if op.is_elementwise() => graph.src(i).iter().any(|&s| tail[s as usize]),
+            Op::Reshape(_) | Op::Permute(_) => continues(&graph.src(i)[0]),
+            op if op.is_elementwise() => graph.src(i).iter().any(continues),
             _ => false,
         };
     }

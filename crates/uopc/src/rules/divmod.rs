@@ -110,7 +110,7 @@ rules! {
     pub SCALAR_RULES;
 
     /// m[(x + y) * c] => m[x*c + y*c]
-    int index_flat [load store] (u) {
+    any index_flat [load store] (u) {
         let index = &u.src()[1];
         let sum = found(Sum::of(index))?;
         require(sum.terms.len() > 1)?;

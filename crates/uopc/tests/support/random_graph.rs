@@ -1,5 +1,5 @@
 //! Small random shape graphs for differential tests: all dtypes, all ops, awkward sizes and
-//! values; and a shrinker for those that fail.
+//! values.
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -7,7 +7,7 @@ use uopc::Result;
 use uopc::interp::{Array, graph};
 use uopc::ir::composite::{cat, flip, pad};
 use uopc::ir::op::{BufferId, Op, ReduceOp, StageKind};
-use uopc::ir::visit::{Graph, substitute};
+use uopc::ir::visit::Graph;
 use uopc::ir::{DType, Scalar, Shape, UOp, print};
 
 /// A graph over numbered slots, and the contents of the slots.
@@ -593,69 +593,4 @@ impl Generator {
             .expand(&[m, n, k])?;
         a.mul(&b)?.reduce(ReduceOp::Add, 1)
     }
-}
-
-/// The smallest case found that still fails: fewer roots, values instead of computations.
-pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
-    let mut best = case.clone();
-    // The first node that fails by itself: all below it are right.
-    for node in Graph::new(&case.roots).nodes {
-        let alone = Case {
-            roots: vec![node],
-            ..case.clone()
-        };
-        if fails(&alone) {
-            best = alone;
-            break;
-        }
-    }
-    while best.roots.len() > 1 {
-        let fewer = (0..best.roots.len()).map(|k| {
-            let mut roots = best.roots.clone();
-            roots.remove(k);
-            Case {
-                roots,
-                ..best.clone()
-            }
-        });
-        let Some(smaller) = fewer.into_iter().find(|c| fails(c)) else {
-            break;
-        };
-        best = smaller;
-    }
-    // Nodes become leaves that hold their value, those nearest to the roots first.
-    let mut position = Graph::new(&best.roots).len();
-    while position > 0 {
-        position -= 1;
-        let nodes = Graph::new(&best.roots).nodes;
-        let Some(node) = nodes.get(position) else {
-            continue;
-        };
-        if let Some(smaller) = with_leaf(&best, node)
-            && fails(&smaller)
-        {
-            best = smaller;
-        }
-    }
-    best
-}
-
-/// The case with a node replaced by a slot that holds its value; `None` for a leaf.
-fn with_leaf(case: &Case, node: &UOp) -> Option<Case> {
-    let is_leaf = |u: &UOp| u.src().is_empty();
-    if is_leaf(node) || (*node.op() == Op::Reshape(node.shape().clone()) && is_leaf(&node.src()[0]))
-    {
-        return None;
-    }
-    let value = graph::eval(std::slice::from_ref(node), &|u| case.bind(u))
-        .ok()?
-        .remove(0);
-    let n = value.len();
-    let leaf = UOp::slot(case.slots.len() as u32, node.dtype(), n);
-    let leaf = leaf.reshape(node.shape()).ok()?;
-    let mut smaller = case.clone();
-    smaller.slots.push(value.reshaped(&[n]).ok()?);
-    let replace = std::iter::once((node.clone(), leaf)).collect();
-    smaller.roots = substitute(&case.roots, &replace).ok()?;
-    Some(smaller)
 }

@@ -1,0 +1,3 @@
+//! Files with tensors in them.
+
+pub mod safetensors;

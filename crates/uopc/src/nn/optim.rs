@@ -1,0 +1,379 @@
+//! Optimisers: they compute new parameter values from gradients, all as one plan.
+//!
+//! Learning rates, bias corrections and the like are numbers in a small buffer that each step
+//! fills anew. They never become constants of the graph, so every step has the graph of the one
+//! before and finds its plan.
+
+use crate::error::Result;
+use crate::tensor::{DType, Error, Site, Tensor, no_grad};
+
+/// What all optimisers do.
+pub trait Optimizer {
+    /// The parameters that it updates.
+    fn parameters(&self) -> &[Tensor];
+
+    /// The learning rate.
+    fn learning_rate(&self) -> f64;
+
+    /// Changes the learning rate for the steps to come.
+    fn set_learning_rate(&mut self, learning_rate: f64);
+
+    /// What it remembers between steps, by name, to be saved beside the parameters.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    fn state(&self) -> Result<Vec<(String, Tensor)>>;
+
+    /// Continues from a saved state.
+    ///
+    /// # Errors
+    /// When an entry is missing or has another shape or dtype.
+    fn set_state(&mut self, state: &[(String, Tensor)]) -> Result<()>;
+
+    /// Updates the parameters that have a gradient, and computes `also` in the same plan.
+    ///
+    /// # Errors
+    /// When no parameter has a gradient, or a value can't be computed.
+    fn update(&mut self, also: &[&Tensor]) -> Result<()>;
+
+    /// Updates the parameters that have a gradient. Their gradients are computed, too, and stay
+    /// until [`zero_grad`](Self::zero_grad).
+    ///
+    /// # Errors
+    /// When no parameter has a gradient, or a value can't be computed.
+    #[track_caller]
+    fn step(&mut self) -> Result<()> {
+        let _site = Site::caller().enter();
+        self.update(&[])
+    }
+
+    /// [`step`](Self::step) that computes the loss in the same plan.
+    ///
+    /// # Errors
+    /// When no parameter has a gradient, or a value can't be computed.
+    #[track_caller]
+    fn step_with(&mut self, loss: &Tensor) -> Result<()> {
+        let _site = Site::caller().enter();
+        self.update(&[loss])
+    }
+
+    /// Forgets all gradients; otherwise the next backward adds to them.
+    fn zero_grad(&self) {
+        self.parameters().iter().for_each(Tensor::zero_grad);
+    }
+}
+
+/// A list of parameters, each of which has a buffer of its own.
+fn checked(parameters: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    for (k, p) in parameters.iter().enumerate() {
+        if !p.is_parameter() {
+            let message = format!(
+                "tensor {k} in the list, of shape {}, is no parameter; make it with requires_grad",
+                p.shape()
+            );
+            let site = Site::current();
+            return Err(Error::Gradient { message, site });
+        }
+        if parameters[..k].iter().any(|earlier| earlier.is(p)) {
+            let message = format!("parameter {k} in the list is there twice; name each once");
+            let site = Site::current();
+            return Err(Error::Gradient { message, site });
+        }
+    }
+    Ok(parameters)
+}
+
+/// Zeros in memory, of the shape of each parameter and in the dtype in which updates are computed.
+fn zeros_for(parameters: &[Tensor]) -> Result<Vec<Tensor>> {
+    let zeros = |p: &Tensor| {
+        let dtype = p.dtype().accumulator();
+        Tensor::from_bytes(&vec![0; p.numel() * dtype.size()], dtype, p.shape())
+    };
+    parameters.iter().map(zeros).collect()
+}
+
+/// The parameters with gradients, by position, and the gradients.
+fn with_gradients(parameters: &[Tensor]) -> Result<Vec<(usize, Tensor)>> {
+    let gradients = parameters
+        .iter()
+        .enumerate()
+        .filter_map(|(k, p)| Some((k, p.grad()?)));
+    let gradients: Vec<(usize, Tensor)> = gradients.collect();
+    if gradients.is_empty() {
+        let message = "no parameter has a gradient; call backward on the loss first".into();
+        let site = Site::current();
+        return Err(Error::Gradient { message, site });
+    }
+    Ok(gradients)
+}
+
+/// Numbers of one step in a buffer, read one by one in the dtype in which they are needed.
+struct Numbers(Tensor);
+
+impl Numbers {
+    fn new<const N: usize>(values: [f64; N]) -> Numbers {
+        Numbers(Tensor::from(values))
+    }
+
+    fn get(&self, k: usize, dtype: DType) -> Result<Tensor> {
+        self.0.get(k)?.cast(dtype)
+    }
+}
+
+/// Carries out the updates `(target, value)`, with the gradients and `also` in the same plan.
+fn carry_out(
+    updates: &[(&Tensor, Tensor)],
+    gradients: &[(usize, Tensor)],
+    also: &[&Tensor],
+) -> Result<()> {
+    let updates: Vec<(&Tensor, &Tensor)> = updates.iter().map(|(t, v)| (*t, v)).collect();
+    let gradients = gradients.iter().map(|(_, g)| g);
+    let also: Vec<&Tensor> = also.iter().copied().chain(gradients).collect();
+    Tensor::assign_all(&updates, &also)
+}
+
+/// The entry of a saved state.
+fn entry<'a>(state: &'a [(String, Tensor)], name: &str) -> Result<&'a Tensor> {
+    match state.iter().find(|(n, _)| n == name) {
+        Some((_, t)) => Ok(t),
+        None => {
+            let message = format!("the optimiser's state has no entry {name}");
+            Err(Error::Shape {
+                op: "set_state",
+                message,
+                site: Site::current(),
+            })
+        }
+    }
+}
+
+/// Stochastic gradient descent: with momentum, `v = momentum * v + g` and `p -= rate * v`.
+#[derive(Debug)]
+pub struct Sgd {
+    parameters: Vec<Tensor>,
+    learning_rate: f64,
+    momentum: f64,
+    /// One velocity a parameter, if there is momentum.
+    velocity: Vec<Tensor>,
+}
+
+impl Sgd {
+    /// Plain descent.
+    ///
+    /// # Errors
+    /// When a tensor is no parameter or is named twice.
+    #[track_caller]
+    pub fn new(parameters: Vec<Tensor>, learning_rate: f64) -> Result<Sgd> {
+        let _site = Site::caller().enter();
+        let parameters = checked(parameters)?;
+        Ok(Sgd {
+            parameters,
+            learning_rate,
+            momentum: 0.0,
+            velocity: Vec::new(),
+        })
+    }
+
+    /// Descent with momentum. The velocity starts at 0.
+    ///
+    /// # Errors
+    /// When a tensor is no parameter or is named twice.
+    #[track_caller]
+    pub fn with_momentum(
+        parameters: Vec<Tensor>,
+        learning_rate: f64,
+        momentum: f64,
+    ) -> Result<Sgd> {
+        let _site = Site::caller().enter();
+        let parameters = checked(parameters)?;
+        let velocity = zeros_for(&parameters)?;
+        Ok(Sgd {
+            parameters,
+            learning_rate,
+            momentum,
+            velocity,
+        })
+    }
+}
+
+impl Optimizer for Sgd {
+    fn parameters(&self) -> &[Tensor] {
+        &self.parameters
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.learning_rate
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) {
+        self.learning_rate = learning_rate;
+    }
+
+    fn state(&self) -> Result<Vec<(String, Tensor)>> {
+        let velocity = self.velocity.iter().enumerate();
+        Ok(velocity
+            .map(|(k, v)| (format!("velocity.{k}"), v.clone()))
+            .collect())
+    }
+
+    fn set_state(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        restore(state, "velocity", &self.velocity)
+    }
+
+    fn update(&mut self, also: &[&Tensor]) -> Result<()> {
+        let _off = no_grad();
+        let gradients = with_gradients(&self.parameters)?;
+        let numbers = Numbers::new([self.learning_rate, self.momentum]);
+        let mut updates = Vec::new();
+        for (k, gradient) in &gradients {
+            let p = &self.parameters[*k];
+            let wide = p.dtype().accumulator();
+            let mut direction = gradient.cast(wide)?;
+            if let Some(velocity) = self.velocity.get(*k) {
+                direction = velocity.mul(&numbers.get(1, wide)?)?.add(&direction)?;
+                updates.push((velocity, direction.clone()));
+            }
+            let change = direction.mul(&numbers.get(0, wide)?)?;
+            updates.push((p, p.cast(wide)?.sub(&change)?.cast(p.dtype())?));
+        }
+        carry_out(&updates, &gradients, also)
+    }
+}
+
+/// Adam with decoupled weight decay (Loshchilov and Hutter), as PyTorch computes it:
+/// `p *= 1 - rate * decay`, `m += (g - m) * (1 - beta1)`, `v = v * beta2 + g * g * (1 - beta2)`,
+/// and then `p -= rate / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)` in step t.
+#[derive(Debug)]
+pub struct AdamW {
+    parameters: Vec<Tensor>,
+    learning_rate: f64,
+    betas: (f64, f64),
+    eps: f64,
+    weight_decay: f64,
+    steps: u64,
+    /// Running means of the gradients.
+    means: Vec<Tensor>,
+    /// Running means of their squares.
+    squares: Vec<Tensor>,
+}
+
+impl AdamW {
+    /// With betas 0.9 and 0.999, eps 1e-8 and weight decay 0.01.
+    ///
+    /// # Errors
+    /// When a tensor is no parameter or is named twice.
+    #[track_caller]
+    pub fn new(parameters: Vec<Tensor>, learning_rate: f64) -> Result<AdamW> {
+        let _site = Site::caller().enter();
+        let parameters = checked(parameters)?;
+        let (means, squares) = (zeros_for(&parameters)?, zeros_for(&parameters)?);
+        Ok(AdamW {
+            parameters,
+            learning_rate,
+            betas: (0.9, 0.999),
+            eps: 1e-8,
+            weight_decay: 0.01,
+            steps: 0,
+            means,
+            squares,
+        })
+    }
+
+    /// With other rates at which the running means forget.
+    pub fn betas(mut self, first: f64, second: f64) -> AdamW {
+        self.betas = (first, second);
+        self
+    }
+
+    /// With another number that keeps the division away from 0.
+    pub fn eps(mut self, eps: f64) -> AdamW {
+        self.eps = eps;
+        self
+    }
+
+    /// With another pull of the parameters towards 0.
+    pub fn weight_decay(mut self, weight_decay: f64) -> AdamW {
+        self.weight_decay = weight_decay;
+        self
+    }
+
+    /// How many steps were taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+}
+
+impl Optimizer for AdamW {
+    fn parameters(&self) -> &[Tensor] {
+        &self.parameters
+    }
+
+    fn learning_rate(&self) -> f64 {
+        self.learning_rate
+    }
+
+    fn set_learning_rate(&mut self, learning_rate: f64) {
+        self.learning_rate = learning_rate;
+    }
+
+    fn state(&self) -> Result<Vec<(String, Tensor)>> {
+        let named = |name: &'static str, list: &[Tensor]| {
+            let list = list.to_vec().into_iter().enumerate();
+            list.map(move |(k, t)| (format!("{name}.{k}"), t))
+        };
+        let mut state = vec![("steps".to_string(), Tensor::from_slice(&[self.steps], ())?)];
+        state.extend(named("mean", &self.means));
+        state.extend(named("square", &self.squares));
+        Ok(state)
+    }
+
+    fn set_state(&mut self, state: &[(String, Tensor)]) -> Result<()> {
+        let steps = entry(state, "steps")?.to_vec::<u64>()?;
+        restore(state, "mean", &self.means)?;
+        restore(state, "square", &self.squares)?;
+        self.steps = steps.first().copied().unwrap_or(0);
+        Ok(())
+    }
+
+    fn update(&mut self, also: &[&Tensor]) -> Result<()> {
+        let _off = no_grad();
+        let gradients = with_gradients(&self.parameters)?;
+        let (rate, (b1, b2), t) = (self.learning_rate, self.betas, (self.steps + 1) as f64);
+        let numbers = Numbers::new([
+            1.0 - rate * self.weight_decay,
+            1.0 - b1,
+            b2,
+            1.0 - b2,
+            (1.0 - b2.powf(t)).sqrt(),
+            self.eps,
+            rate / (1.0 - b1.powf(t)),
+        ]);
+        let mut updates = Vec::new();
+        for (k, gradient) in &gradients {
+            let (p, m, v) = (&self.parameters[*k], &self.means[*k], &self.squares[*k]);
+            let wide = p.dtype().accumulator();
+            let number = |k| numbers.get(k, wide);
+            let g = gradient.cast(wide)?;
+            let decayed = p.cast(wide)?.mul(&number(0)?)?;
+            let new_m = m.add(&g.sub(m)?.mul(&number(1)?)?)?;
+            let new_v = v.mul(&number(2)?)?.add(&g.mul(&g)?.mul(&number(3)?)?)?;
+            let divisor = new_v.sqrt()?.div(&number(4)?)?.add(&number(5)?)?;
+            let change = new_m.div(&divisor)?.mul(&number(6)?)?;
+            updates.push((p, decayed.sub(&change)?.cast(p.dtype())?));
+            updates.push((m, new_m));
+            updates.push((v, new_v));
+        }
+        carry_out(&updates, &gradients, also)?;
+        self.steps += 1;
+        Ok(())
+    }
+}
+
+/// Gives the tensors of a list the values saved as `name.0`, `name.1`, ...
+fn restore(state: &[(String, Tensor)], name: &str, list: &[Tensor]) -> Result<()> {
+    let mut updates = Vec::with_capacity(list.len());
+    for (k, target) in list.iter().enumerate() {
+        updates.push((target, entry(state, &format!("{name}.{k}"))?));
+    }
+    Tensor::assign_all(&updates, &[] as &[Tensor])
+}

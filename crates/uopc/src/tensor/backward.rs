@@ -1,0 +1,163 @@
+//! Gradients: `backward` builds their graphs and leaves them with the parameters.
+
+use std::borrow::Borrow;
+use std::cell::Cell;
+
+use super::{Error, Result, Site, Tensor, history};
+use crate::autodiff::gradient_with;
+use crate::ir::op::StageKind;
+
+thread_local! {
+    static GRADS_OFF: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether results on this thread remember that they depend on parameters.
+pub(super) fn grads_on() -> bool {
+    !GRADS_OFF.get()
+}
+
+/// Until the returned guard is dropped, nothing that this thread computes needs gradients, so no
+/// history is kept. For evaluation.
+///
+/// ```
+/// # use uopc::{Tensor, tensor::no_grad};
+/// let w = Tensor::ones([3])?.requires_grad()?;
+/// let score = {
+///     let _off = no_grad();
+///     (&w * 2).sum(..)?
+/// };
+/// assert!(!score.needs_grad());
+/// # Ok::<(), uopc::Error>(())
+/// ```
+pub fn no_grad() -> NoGrad {
+    NoGrad {
+        outer: GRADS_OFF.replace(true),
+    }
+}
+
+/// Keeps gradients off while it lives; see [`no_grad`].
+#[must_use]
+pub struct NoGrad {
+    outer: bool,
+}
+
+impl Drop for NoGrad {
+    fn drop(&mut self) {
+        GRADS_OFF.set(self.outer);
+    }
+}
+
+impl Tensor {
+    /// Leaves the derivative of this scalar with respect to each parameter as the parameter's
+    /// [`grad`](Self::grad), added to what is there. Returns the scalar.
+    ///
+    /// Nothing is computed: gradients are graphs like everything else, usually computed together
+    /// with an update. They can be differentiated again. A parameter that the scalar does not
+    /// mention gets zeros.
+    ///
+    /// # Errors
+    /// When this is no scalar or does not depend on any parameter; when a tensor in the list is
+    /// not made by [`requires_grad`](Self::requires_grad) or from one that is; when every path
+    /// to one is cut by a detach, a comparison or a cast to integers; when a parameter was
+    /// updated after this was computed; and when an op on the way has no derivative.
+    #[track_caller]
+    pub fn backward<P: Borrow<Tensor>>(&self, params: &[P]) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        if self.rank() != 0 {
+            let shape = self.shape();
+            return Err(refuse(format!(
+                "backward needs a scalar, not shape {shape}; take its sum or mean first"
+            )));
+        }
+        let mut targets: Vec<&Tensor> = Vec::with_capacity(params.len());
+        for (which, p) in params.iter().map(Borrow::borrow).enumerate() {
+            if !p.needs_grad() {
+                return Err(refuse(format!(
+                    "parameter {which} in the list, of shape {}, needs no gradient; make it with \
+                     requires_grad before it is used",
+                    p.shape()
+                )));
+            }
+            if !targets.iter().any(|t| t.is(p)) {
+                targets.push(p);
+            }
+        }
+        let ids: Vec<u64> = targets.iter().map(|t| t.0.id).collect();
+        let (root, needs_grad) = self.read();
+        history::check_current(&root, &ids)?;
+        if !needs_grad && !targets.is_empty() {
+            return Err(refuse(
+                "the loss depends on no tensor that needs a gradient: everything in it is detached, \
+                 made under no_grad, or not made with requires_grad"
+                    .into(),
+            ));
+        }
+        let nodes: Vec<_> = targets.iter().map(|t| t.uop()).collect();
+        let (gradients, _) = gradient_with(&root, &nodes, true)?;
+        let tape = self.0.state.lock().tape.lend();
+        for (target, node) in targets.iter().zip(gradients) {
+            let gradient = Tensor::new(node, true);
+            let earlier = target.grad();
+            let sum = match &earlier {
+                Some(earlier) => earlier.add(&gradient)?,
+                None => gradient,
+            };
+            let mut state = sum.0.state.lock();
+            state.gradient = true;
+            state.tape.join(&tape);
+            if let Some(earlier) = earlier {
+                state.tape.join(&earlier.0.state.lock().tape);
+            }
+            drop(state);
+            target.set_grad(Some(sum));
+        }
+        Ok(self.clone())
+    }
+
+    /// The gradient that [`backward`](Self::backward) has left, if any.
+    pub fn grad(&self) -> Option<Tensor> {
+        self.0.state.lock().grad.clone()
+    }
+
+    /// Replaces the gradient, for instance by a clipped one.
+    pub fn set_grad(&self, grad: Option<Tensor>) {
+        let former = std::mem::replace(&mut self.0.state.lock().grad, grad);
+        drop(former);
+    }
+
+    /// Forgets the gradient. Without this the next [`backward`](Self::backward) adds to it.
+    pub fn zero_grad(&self) {
+        self.set_grad(None);
+    }
+
+    /// Whether the tensor is a parameter or was made from one in a way that gradients can follow.
+    pub fn needs_grad(&self) -> bool {
+        self.0.state.lock().needs_grad
+    }
+
+    /// Whether it is a parameter itself, made by [`requires_grad`](Self::requires_grad).
+    pub fn is_parameter(&self) -> bool {
+        self.0.state.lock().parameter
+    }
+
+    /// Whether [`backward`](Self::backward) made it.
+    pub(super) fn is_gradient(&self) -> bool {
+        self.0.state.lock().gradient
+    }
+
+    /// The same values, through which no gradient flows. Costs nothing when computed.
+    ///
+    /// # Errors
+    /// None for a well-formed tensor.
+    #[track_caller]
+    pub fn detach(&self) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let (node, _) = self.read();
+        Ok(Tensor::new(node.stage(StageKind::Detach)?, false))
+    }
+}
+
+fn refuse(message: String) -> Error {
+    let site = Site::current();
+    Error::Gradient { message, site }
+}

@@ -1,0 +1,224 @@
+//! Functions made of the language's ops, in forms that keep their accuracy, their derivatives at
+//! kinks and their limits at infinity. All take and return nodes.
+
+use crate::ir::{DType, Scalar, UOp};
+
+use super::Result;
+
+/// Computes a formula of several steps in f32 for f16 and bf16, and rounds once at the end.
+fn widened(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+    let dtype = x.dtype();
+    f(&x.cast(dtype.accumulator())?)?.cast(dtype)
+}
+
+/// -max(-a, -b) for floats; by comparison for the others, whose least value has no negative.
+pub(super) fn minimum(a: &UOp, b: &UOp) -> Result<UOp> {
+    if a.dtype().is_float() {
+        return a.neg()?.maximum(&b.neg()?)?.neg();
+    }
+    b.cmplt(a)?.where_(b, a)
+}
+
+/// Every bit flipped, which reverses the order of integers.
+pub(super) fn not(x: &UOp) -> Result<UOp> {
+    let ones = match x.dtype() {
+        DType::Bool => Scalar::from_bool(true),
+        // Floats get the zeros of a refused op: XOR says that it needs integers.
+        dtype if dtype.is_float() => Scalar::zero(dtype),
+        dtype => Scalar::from_i128(dtype, -1),
+    };
+    x.xor(&UOp::full(ones, x.shape())?)
+}
+
+/// max(x, -x); what has no sign is its own absolute value.
+pub(super) fn abs(x: &UOp) -> Result<UOp> {
+    if x.dtype() == DType::Bool || x.dtype().is_unsigned() {
+        return Ok(x.clone());
+    }
+    x.maximum(&x.neg()?)
+}
+
+/// |x| with derivative -1 at 0 and nothing that doubles there, inside formulas that are smooth.
+fn magnitude(x: &UOp) -> Result<UOp> {
+    is_negative(x)?.where_(&x.neg()?, x)
+}
+
+fn is_negative(x: &UOp) -> Result<UOp> {
+    x.cmplt(&x.full_like(0.0)?)
+}
+
+/// log2(x) * ln 2, the constant in two parts and the product rounded once. The high part is below
+/// ln 2, so that both parts have one sign and infinities stay what they are.
+pub(super) fn log(x: &UOp) -> Result<UOp> {
+    widened(x, |x| {
+        let (high, low) = match x.dtype() {
+            DType::F64 => (0.693_147_180_559_945_3, 2.319_046_813_846_3e-17),
+            _ => (0.693_147_122_859_954_8, 5.769_998_878_690_785e-8),
+        };
+        let l = x.log2()?;
+        l.mulacc(&x.full_like(high)?, &l.mul(&x.full_like(low)?)?)
+    })
+}
+
+/// With z = exp(-|x|), which never overflows: z/(1+z) below 0, else 1/(1+z).
+pub(super) fn sigmoid(x: &UOp) -> Result<UOp> {
+    widened(x, |x| {
+        let one = x.full_like(1.0)?;
+        let z = magnitude(x)?.neg()?.exp()?;
+        is_negative(x)?.where_(&z, &one)?.div(&one.add(&z)?)
+    })
+}
+
+/// Where |x| is small an odd polynomial, elsewhere (1-z)/(1+z) with z = exp(-2|x|).
+pub(super) fn tanh(x: &UOp) -> Result<UOp> {
+    widened(x, |x| {
+        let (limit, coefficients) = match x.dtype() {
+            DType::F64 => (0.5, TANH_F64),
+            _ => (0.625, TANH_F32),
+        };
+        let one = x.full_like(1.0)?;
+        let m = magnitude(x)?;
+        let small = m.cmplt(&x.full_like(limit)?)?;
+        // A value that the polynomial can't take is kept out of it: its powers would overflow, and
+        // the gradient of a branch that is not taken must not become 0 * inf.
+        let s = small.where_(x, &x.full_like(0.0)?)?;
+        let s2 = s.mul(&s)?;
+        let odd = s.mul(&s2)?.mulacc(&polynomial(&s2, coefficients)?, &s)?;
+        let z = m.mul(&x.full_like(-2.0)?)?.exp()?;
+        let t = one.sub(&z)?.div(&one.add(&z)?)?;
+        small.where_(&odd, &is_negative(x)?.where_(&t.neg()?, &t)?)
+    })
+}
+
+/// Coefficients of (tanh(x)/x - 1)/x^2 in powers of x^2, the constant first.
+/// Fitted for the least relative error of tanh on |x| < 0.625, which is 2^-32.
+const TANH_F32: &[f64] = &[
+    -0.333_333_308_206_157_55,
+    0.133_332_062_557_057_65,
+    -0.053_946_776_475_839_525,
+    0.021_700_749_649_956_11,
+    -0.008_177_511_123_805_556,
+    0.002_143_086_185_580_423_4,
+];
+
+/// The same on |x| < 0.5 with error 2^-63.
+const TANH_F64: &[f64] = &[
+    -0.333_333_333_333_333_3,
+    0.133_333_333_333_322_13,
+    -0.053_968_253_967_347_36,
+    0.021_869_488_499_493_102,
+    -0.008_863_234_666_699_77,
+    0.003_592_115_219_989_777_6,
+    -0.001_455_709_189_742_18,
+    0.000_589_208_598_325_202,
+    -0.000_235_557_126_669_701_65,
+    0.000_086_813_680_416_409_97,
+    -0.000_021_921_673_783_710_686,
+];
+
+/// c0 + c1 x + c2 x^2 + ..., by Horner's rule.
+fn polynomial(x: &UOp, coefficients: &[f64]) -> Result<UOp> {
+    let mut sum = x.full_like(0.0)?;
+    for (k, &c) in coefficients.iter().rev().enumerate() {
+        let c = x.full_like(c)?;
+        sum = if k == 0 { c } else { sum.mulacc(x, &c)? };
+    }
+    Ok(sum)
+}
+
+/// x * sigmoid(x), with x held above where the result is 0, so that -inf gives 0.
+pub(super) fn silu(x: &UOp) -> Result<UOp> {
+    gated(x, 800.0, |x| Ok(x.clone()))
+}
+
+/// x * sigmoid(2u), which is x/2 * (1 + tanh(u)) without its cancellation, for
+/// u = sqrt(2/pi) * (x + 0.044715 x^3).
+pub(super) fn gelu(x: &UOp) -> Result<UOp> {
+    gated(x, 40.0, |x| {
+        let two_u = x.mul(x)?.mul(&x.full_like(0.044715)?)?;
+        let two_u = two_u.add(&x.full_like(1.0)?)?.mul(x)?;
+        two_u.mul(&x.full_like(2.0 * (2.0 / std::f64::consts::PI).sqrt())?)
+    })
+}
+
+/// x * sigmoid(gate(x)). The gate is 0 or 1 to the last bit outside -limit..limit, so there x is
+/// held within it where only the gate's value matters: no infinity reaches a product with 0.
+fn gated(x: &UOp, limit: f64, gate: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+    widened(x, |x| {
+        let above = x.maximum(&x.full_like(-limit)?)?;
+        let within = minimum(&above, &x.full_like(limit)?)?;
+        above.mul(&sigmoid(&gate(&within)?)?)
+    })
+}
+
+/// max(x, 0) + log1p(z) with z = exp(-|x|), and log1p(z) = 2 atanh(z/(2+z)) as a series that
+/// converges quickly, as z/(2+z) is at most 1/3.
+pub(super) fn softplus(x: &UOp) -> Result<UOp> {
+    widened(x, |x| {
+        let terms = if x.dtype() == DType::F64 { 17 } else { 8 };
+        let coefficients: Vec<f64> = (0..terms).map(|k| 2.0 / (2 * k + 1) as f64).collect();
+        let z = magnitude(x)?.neg()?.exp()?;
+        let s = z.div(&z.add(&x.full_like(2.0)?)?)?;
+        let log1p = s.mul(&polynomial(&s.mul(&s)?, &coefficients)?)?;
+        // The kinks of both parts cancel: this one has derivative 1 at 0, the other -1/2.
+        is_negative(x)?.where_(&x.full_like(0.0)?, x)?.add(&log1p)
+    })
+}
+
+/// x to a constant power.
+pub(super) fn pow(x: &UOp, power: f64) -> Result<UOp> {
+    let whole = power == power.trunc() && power.abs() <= i32::MAX as f64;
+    if whole && power.abs() <= 3.0 || !x.dtype().is_float() {
+        return whole_power(x, power);
+    }
+    if power.abs() == 0.5 {
+        let root = x.sqrt()?;
+        return if power > 0.0 { Ok(root) } else { root.recip() };
+    }
+    let wide = x.cast(DType::F64)?;
+    let wide = if whole {
+        whole_power(&wide, power)?
+    } else {
+        real_power(&wide, power)?
+    };
+    wide.cast(x.dtype())
+}
+
+/// By repeated squaring, on integers with wrap-around.
+fn whole_power(x: &UOp, power: f64) -> Result<UOp> {
+    let mut n = power.abs() as u64;
+    let mut square = x.clone();
+    let mut result: Option<UOp> = None;
+    while n > 0 {
+        if n % 2 == 1 {
+            result = Some(match result {
+                Some(r) => r.mul(&square)?,
+                None => square.clone(),
+            });
+        }
+        n /= 2;
+        if n > 0 {
+            square = square.mul(&square)?;
+        }
+    }
+    match result {
+        Some(r) if power < 0.0 => r.recip(),
+        Some(r) => Ok(r),
+        None => UOp::full(Scalar::one(x.dtype()), x.shape()),
+    }
+}
+
+/// 2^(power * log2 x), and at 0 a function with the same value and the same derivative there.
+fn real_power(x: &UOp, power: f64) -> Result<UOp> {
+    let (zero, one) = (x.full_like(0.0)?, x.full_like(1.0)?);
+    let is_zero = x.eq(&zero)?;
+    let elsewhere = is_zero.where_(&one, x)?;
+    let elsewhere = elsewhere.log2()?.mul(&x.full_like(power)?)?.exp2()?;
+    let at_zero = is_zero.where_(x, &one)?;
+    let at_zero = match power {
+        p if p > 1.0 => at_zero.mul(&at_zero)?,
+        p if p > 0.0 => at_zero.sqrt()?,
+        _ => at_zero.mul(&at_zero)?.recip()?,
+    };
+    is_zero.where_(&at_zero, &elsewhere)
+}

@@ -1,0 +1,252 @@
+//! Which buffers are parameters, which values were computed from them, and where histories ended.
+//!
+//! A parameter is a leaf with a buffer of its own, and buffers never change. An update gives the
+//! parameter a new buffer, so what was computed from the old one has no gradient with respect to
+//! the new value. Such values forget their graphs, so that a kept loss holds no old weights, and
+//! a note stays with the buffers concerned, so that asking for the gradient is an error and not
+//! zeros.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{Error, Handle, Result, Shape, Site, UOp};
+use crate::ir::Op;
+use crate::ir::op::{BufferId, LiveBuffer};
+use crate::ir::visit::Graph;
+use crate::runtime::Storage;
+
+/// Memory of interior nodes that one run has kept for gradients.
+pub(super) type Kept = Vec<(UOp, Arc<Storage>)>;
+
+/// The memory that the gradients of a tensor will read.
+#[derive(Default)]
+pub(super) struct Tape {
+    owned: SmallVec<[Arc<Kept>; 1]>,
+    /// What was handed to gradients, which own it until they are computed.
+    lent: SmallVec<[Weak<Kept>; 1]>,
+}
+
+impl Tape {
+    /// A tape with the memory that one run has kept.
+    pub(super) fn new(kept: &Arc<Kept>) -> Tape {
+        let mut tape = Tape::default();
+        if !kept.is_empty() {
+            tape.owned.push(kept.clone());
+        }
+        tape
+    }
+
+    /// Hands the memory over: it lives as long as the copies made from the result. Later calls
+    /// find it only while such a copy lives.
+    pub(super) fn lend(&mut self) -> Tape {
+        let mut owned: SmallVec<_> = self.lent.iter().filter_map(Weak::upgrade).collect();
+        owned.append(&mut self.owned);
+        self.lent = owned.iter().map(Arc::downgrade).collect();
+        Tape {
+            owned,
+            lent: SmallVec::new(),
+        }
+    }
+
+    /// Owns what the other owns, too.
+    pub(super) fn join(&mut self, other: &Tape) {
+        self.owned.extend(other.owned.iter().cloned());
+    }
+}
+
+/// What is known about live buffers, by their number. An entry goes when its buffer is gone.
+struct Registry {
+    parameters: BTreeMap<u64, Parameter>,
+    ended: BTreeMap<u64, Ended>,
+    sweep_at: usize,
+}
+
+/// A buffer that is the present value of a parameter.
+struct Parameter {
+    buffer: Weak<LiveBuffer>,
+    /// The tensor's number.
+    owner: u64,
+    /// Computed tensors whose graphs reach the buffer.
+    readers: Vec<Weak<Handle>>,
+    sweep_at: usize,
+}
+
+/// A buffer at which a history ended.
+struct Ended {
+    buffer: Weak<LiveBuffer>,
+    /// The tensors, by their numbers, on which the value depended: what is computed from it has
+    /// lost its gradient with respect to them.
+    owners: BTreeSet<u64>,
+    /// Where the update was written.
+    site: Option<Site>,
+}
+
+static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
+    parameters: BTreeMap::new(),
+    ended: BTreeMap::new(),
+    sweep_at: 64,
+});
+
+impl Registry {
+    /// Drops entries whose buffers are gone, once there are twice as many as after the last time.
+    fn sweep(&mut self) {
+        if self.parameters.len() + self.ended.len() < self.sweep_at {
+            return;
+        }
+        self.parameters.retain(|_, p| p.buffer.strong_count() > 0);
+        self.ended.retain(|_, e| e.buffer.strong_count() > 0);
+        self.sweep_at = 2 * (self.parameters.len() + self.ended.len()).max(32);
+    }
+}
+
+/// A new leaf of that shape over computed or copied memory.
+pub(super) fn leaf(storage: Arc<Storage>, dtype: super::DType, shape: &Shape) -> Result<UOp> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let id = NEXT.fetch_add(1, Relaxed);
+    let buffer = Arc::new(LiveBuffer { id, storage });
+    UOp::live(buffer, dtype, shape.numel()).reshape(shape)
+}
+
+/// The buffer of a leaf: of a live BUFFER, perhaps reshaped.
+pub(super) fn buffer_of(node: &UOp) -> Option<&Arc<LiveBuffer>> {
+    let mut u = node;
+    while let Op::Reshape(_) = u.op() {
+        u = &u.src()[0];
+    }
+    live(u)
+}
+
+fn live(u: &UOp) -> Option<&Arc<LiveBuffer>> {
+    match u.op() {
+        Op::Buffer {
+            id: BufferId::Live(buffer),
+            ..
+        } => Some(buffer),
+        _ => None,
+    }
+}
+
+/// Notes that a leaf is the value of the parameter with that number.
+pub(super) fn register(node: &UOp, owner: u64) {
+    let Some(buffer) = buffer_of(node) else {
+        return;
+    };
+    let mut registry = REGISTRY.lock();
+    registry.sweep();
+    let parameter = Parameter {
+        buffer: Arc::downgrade(buffer),
+        owner,
+        readers: Vec::new(),
+        sweep_at: 16,
+    };
+    registry.parameters.insert(buffer.id, parameter);
+}
+
+/// The parameters' buffers that the nodes depend on, as `(buffer node, parameter's number)`.
+pub(super) fn leaves(roots: &[UOp]) -> Vec<(UOp, u64)> {
+    let nodes = Graph::new(roots).nodes;
+    let registry = REGISTRY.lock();
+    let known = |u: UOp| {
+        let parameter = registry.parameters.get(&live(&u)?.id)?;
+        Some((u, parameter.owner))
+    };
+    nodes.into_iter().filter_map(known).collect()
+}
+
+/// Notes that a computed tensor's graph reaches these buffers.
+pub(super) fn add_reader(leaves: &[(UOp, u64)], reader: &Arc<Handle>) {
+    let mut registry = REGISTRY.lock();
+    for (buffer, _) in leaves {
+        let Some(parameter) = live(buffer).and_then(|b| registry.parameters.get_mut(&b.id)) else {
+            continue;
+        };
+        if parameter.readers.len() >= parameter.sweep_at {
+            parameter.readers.retain(|r| r.strong_count() > 0);
+            parameter.sweep_at = 2 * parameter.readers.len().max(8);
+        }
+        parameter.readers.push(Arc::downgrade(reader));
+    }
+}
+
+/// The tensors, by number, on which the nodes depend or did so before their history ended.
+pub(super) fn dependencies(roots: &[UOp]) -> BTreeSet<u64> {
+    let nodes = Graph::new(roots).nodes;
+    let registry = REGISTRY.lock();
+    let mut found = BTreeSet::new();
+    for buffer in nodes.iter().filter_map(live) {
+        found.extend(registry.parameters.get(&buffer.id).map(|p| p.owner));
+        found.extend(
+            registry
+                .ended
+                .get(&buffer.id)
+                .iter()
+                .flat_map(|e| &e.owners),
+        );
+    }
+    found
+}
+
+/// Ends the history of a parameter at this leaf, which an update at `site` replaces, and of the
+/// tensors `with` that were computed from it and become leaves as well. Returns the other computed
+/// tensors whose graphs reach the leaf, which must follow.
+pub(super) fn supersede(node: &UOp, with: &[u64], site: Option<Site>) -> Vec<Arc<Handle>> {
+    let Some(buffer) = buffer_of(node) else {
+        return Vec::new();
+    };
+    let parameter = REGISTRY.lock().parameters.remove(&buffer.id);
+    let Some(parameter) = parameter else {
+        return Vec::new();
+    };
+    // Upgraded outside the lock: the last owner of a tensor may be met here.
+    let readers: Vec<Arc<Handle>> = parameter.readers.iter().filter_map(Weak::upgrade).collect();
+    let mut owners = BTreeSet::from([parameter.owner]);
+    owners.extend(with);
+    owners.extend(readers.iter().map(|r| r.id));
+    end(node, owners, site);
+    readers
+}
+
+/// Notes that this leaf stands for a value which depended on those tensors.
+pub(super) fn end(node: &UOp, owners: BTreeSet<u64>, site: Option<Site>) {
+    if let Some(buffer) = buffer_of(node)
+        && !owners.is_empty()
+    {
+        let ended = Ended {
+            buffer: Arc::downgrade(buffer),
+            owners,
+            site,
+        };
+        let mut registry = REGISTRY.lock();
+        registry.sweep();
+        registry.ended.insert(buffer.id, ended);
+    }
+}
+
+/// Refuses to differentiate a graph with respect to a parameter from which it is cut by an update.
+pub(super) fn check_current(root: &UOp, targets: &[u64]) -> Result<()> {
+    let nodes = Graph::new(std::slice::from_ref(root)).nodes;
+    let registry = REGISTRY.lock();
+    for buffer in nodes.iter().filter_map(live) {
+        let Some(ended) = registry.ended.get(&buffer.id) else {
+            continue;
+        };
+        let Some(which) = targets.iter().position(|t| ended.owners.contains(t)) else {
+            continue;
+        };
+        let place = ended
+            .site
+            .map_or(String::new(), |site| format!(" at {site}"));
+        let message = format!(
+            "the loss was computed before parameters were updated{place}, so it has no gradient \
+             with respect to the present value of parameter {which} in the list; compute the loss \
+             again after an update, or call backward before it"
+        );
+        let site = Site::current();
+        return Err(Error::Gradient { message, site });
+    }
+    Ok(())
+}

@@ -1,0 +1,168 @@
+//! Between tensors and host memory: slices, vectors, `ndarray` arrays, bytes.
+//!
+//! Data is copied in and out, so a later change of the caller's array does not reach the tensor.
+
+use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
+
+use super::args::{Dims, shape_of};
+use super::{DType, Element, Result, Shape, Site, Tensor, dtype_error, history, shape_error};
+use crate::ir::Scalar;
+use crate::runtime::Storage;
+
+impl Tensor {
+    /// A tensor of that shape with a copy of the elements, in row-major order.
+    ///
+    /// Each such tensor is a leaf of its own, also if the contents of two are equal.
+    ///
+    /// # Errors
+    /// When the shape does not have that many elements.
+    #[track_caller]
+    pub fn from_slice<T: Element>(values: &[T], shape: impl Dims) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let shape = shape_of("from_slice", shape)?;
+        if shape.numel() != values.len() {
+            let (n, m) = (values.len(), shape.numel());
+            let message = format!("{n} values do not fill shape {shape}, which has {m} elements");
+            return Err(shape_error("from_slice", message));
+        }
+        let leaf = history::leaf(Storage::from_slice(values)?, T::DTYPE, &shape)?;
+        Ok(Tensor::new(leaf, false))
+    }
+
+    /// [`from_slice`](Self::from_slice) from elements given as bytes, in the machine's order.
+    ///
+    /// # Errors
+    /// When the number of bytes does not fit, or a byte of a bool is neither 0 nor 1.
+    #[track_caller]
+    pub fn from_bytes(bytes: &[u8], dtype: DType, shape: impl Dims) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let shape = shape_of("from_bytes", shape)?;
+        if shape.numel().checked_mul(dtype.size()) != Some(bytes.len()) {
+            let n = bytes.len();
+            let message = format!("{n} bytes do not fill shape {shape} of {dtype}");
+            return Err(shape_error("from_bytes", message));
+        }
+        if dtype == DType::Bool
+            && let Some(bad) = bytes.iter().find(|b| **b > 1)
+        {
+            let message = format!("the byte {bad} is no bool; 0 is false and 1 is true");
+            return Err(dtype_error("from_bytes", message));
+        }
+        let leaf = history::leaf(Storage::from_bytes(bytes)?, dtype, &shape)?;
+        Ok(Tensor::new(leaf, false))
+    }
+
+    /// A copy of an array of any layout.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    #[track_caller]
+    pub fn from_ndarray<T, S, D>(array: &ArrayBase<S, D>) -> Result<Tensor>
+    where
+        T: Element,
+        S: Data<Elem = T>,
+        D: Dimension,
+    {
+        let _site = Site::caller().enter();
+        match array.as_slice() {
+            Some(values) => Tensor::from_slice(values, array.shape()),
+            None => {
+                let values: Vec<T> = array.iter().copied().collect();
+                Tensor::from_slice(&values, array.shape())
+            }
+        }
+    }
+
+    /// The elements in row-major order, computed if need be.
+    ///
+    /// # Errors
+    /// When the tensor has another dtype, or can't be computed.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let _site = Site::caller().enter();
+        if self.dtype() != T::DTYPE {
+            let (found, asked) = (self.dtype(), T::DTYPE);
+            let message = format!("the tensor holds {found}, not {asked}; cast it first");
+            return Err(dtype_error("to_vec", message));
+        }
+        Ok(self.storage()?.to_vec())
+    }
+
+    /// The elements as bytes in the machine's order, computed if need be.
+    ///
+    /// # Errors
+    /// When the tensor can't be computed.
+    #[track_caller]
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let _site = Site::caller().enter();
+        Ok(self.storage()?.as_bytes().to_vec())
+    }
+
+    /// The elements as an array, computed if need be.
+    ///
+    /// # Errors
+    /// When the tensor has another dtype, or can't be computed.
+    #[track_caller]
+    pub fn to_ndarray<T: Element>(&self) -> Result<ArrayD<T>> {
+        let _site = Site::caller().enter();
+        let values = self.to_vec()?;
+        Ok(ArrayD::from_shape_vec(IxDyn(self.shape()), values)
+            .expect("a tensor has as many elements as its shape says"))
+    }
+}
+
+/// Element i of memory that holds elements of that dtype.
+pub(super) fn scalar_at(storage: &Storage, dtype: DType, i: usize) -> Scalar {
+    let size = dtype.size();
+    let mut bits = [0; 8];
+    let bytes = &storage.as_bytes()[i * size..(i + 1) * size];
+    if cfg!(target_endian = "little") {
+        bits[..size].copy_from_slice(bytes);
+    } else {
+        bits[8 - size..].copy_from_slice(bytes);
+    }
+    Scalar::from_bits(dtype, u64::from_ne_bytes(bits))
+}
+
+impl<T: Element> From<&[T]> for Tensor {
+    /// A tensor of one axis; see [`Tensor::from_slice`].
+    fn from(values: &[T]) -> Tensor {
+        of_storage(values, &[values.len()])
+    }
+}
+
+impl<T: Element> From<Vec<T>> for Tensor {
+    /// A tensor of one axis; see [`Tensor::from_slice`].
+    fn from(values: Vec<T>) -> Tensor {
+        of_storage(&values, &[values.len()])
+    }
+}
+
+impl<T: Element, const N: usize> From<[T; N]> for Tensor {
+    /// A tensor of one axis. Note that `[1.0, 2.0]` alone is f64 in Rust.
+    fn from(values: [T; N]) -> Tensor {
+        of_storage(&values, &[N])
+    }
+}
+
+impl<T: Element, const N: usize, const M: usize> From<[[T; M]; N]> for Tensor {
+    /// A tensor of two axes, one row an inner array.
+    fn from(rows: [[T; M]; N]) -> Tensor {
+        of_storage(rows.as_flattened(), &[N, M])
+    }
+}
+
+fn of_storage<T: Element>(values: &[T], dims: &[usize]) -> Tensor {
+    Tensor::from_slice(values, dims).expect("the shape was made for the values, which fit memory")
+}
+
+impl Shape {
+    /// The row-major distance between neighbours along each axis, in elements.
+    pub fn strides(&self) -> Vec<usize> {
+        let mut strides = vec![1usize; self.rank()];
+        for k in (1..self.rank()).rev() {
+            strides[k - 1] = strides[k].saturating_mul(self[k]);
+        }
+        strides
+    }
+}

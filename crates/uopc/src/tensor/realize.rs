@@ -1,0 +1,327 @@
+//! From graphs to numbers: several tensors as one plan, each computed at most once.
+//!
+//! A computed tensor becomes a leaf over the new memory and forgets its graph, unless it depends
+//! on a parameter: then it keeps the graph, for gradients, and the node is told where its value
+//! lies, so that whoever reads the node reads that memory. For the same purpose a tensor that may
+//! still be differentiated keeps the interior values that its gradients will read (its tape),
+//! until those are computed, an update ends its history, or it is dropped.
+
+use std::borrow::Borrow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::mem;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::history::{self, Kept, Tape};
+use super::host::scalar_at;
+use super::{Handle, Operand, Result, Site, Tensor, UOp, dtype_error, shape_error};
+use crate::compile::{Engine, RealizeOptions};
+use crate::ir::Op;
+use crate::ir::op::BufferId;
+use crate::runtime::Storage;
+
+thread_local! {
+    static ENGINE: RefCell<Option<Arc<Engine>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` with all that it computes on this thread going through that engine, with its plans,
+/// counters and settings, instead of the process's.
+pub fn with_engine<R>(engine: &Arc<Engine>, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Arc<Engine>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ENGINE.set(self.0.take());
+        }
+    }
+    let _restore = Restore(ENGINE.replace(Some(engine.clone())));
+    f()
+}
+
+/// What a run gives: one memory a root, and the interior values kept for gradients.
+struct Run {
+    outputs: Vec<Arc<Storage>>,
+    kept: Arc<Kept>,
+}
+
+/// Computes nodes as one plan.
+fn run(roots: &[UOp], tape_leaves: &[UOp]) -> Result<Run> {
+    let options = RealizeOptions {
+        tape_leaves,
+        ..RealizeOptions::default()
+    };
+    let chosen = ENGINE.with_borrow(Clone::clone);
+    let realized = match &chosen {
+        Some(engine) => engine.realize(roots, &options)?,
+        None => Engine::global()?.realize(roots, &options)?,
+    };
+    Ok(Run {
+        outputs: realized.outputs,
+        kept: Arc::new(realized.tape),
+    })
+}
+
+/// The memory of a node that is a leaf or was computed before, seen through ops that copy nothing.
+fn known(node: &UOp) -> Option<Arc<Storage>> {
+    let mut u = node;
+    loop {
+        if let Some(storage) = u.home() {
+            return storage.downcast().ok();
+        }
+        match u.op() {
+            Op::Reshape(_) | Op::Stage(_) => u = &u.src()[0],
+            Op::Buffer {
+                id: BufferId::Live(buffer),
+                ..
+            } => {
+                return buffer.storage.clone().downcast().ok();
+            }
+            _ => return None,
+        }
+    }
+}
+
+impl Handle {
+    /// Replaces the graph by a leaf over its value, which is computed; `owners` are the tensors on
+    /// which it depended.
+    fn collapse(
+        &self,
+        value: Arc<Storage>,
+        owners: BTreeSet<u64>,
+        site: Option<Site>,
+    ) -> Result<()> {
+        let leaf = history::leaf(value, self.dtype, &self.shape)?;
+        history::end(&leaf, owners, site);
+        self.replace(leaf);
+        Ok(())
+    }
+
+    /// Puts a leaf in the node's place and drops what was kept for it.
+    fn replace(&self, leaf: UOp) -> UOp {
+        let mut state = self.state.lock();
+        let former = mem::replace(&mut state.node, leaf);
+        let memory = (state.value.take(), mem::take(&mut state.tape));
+        // A graph may be large; it goes after the lock.
+        drop(state);
+        drop(memory);
+        former
+    }
+}
+
+impl Tensor {
+    /// Computes the tensor, if that has not been done.
+    ///
+    /// # Errors
+    /// When the plan can't be compiled or run.
+    #[track_caller]
+    pub fn realize(&self) -> Result<&Tensor> {
+        Tensor::realize_all(&[self])?;
+        Ok(self)
+    }
+
+    /// Computes several tensors as one plan, in which what they share is computed once.
+    ///
+    /// # Errors
+    /// When the plan can't be compiled or run.
+    #[track_caller]
+    pub fn realize_all<T: Borrow<Tensor>>(tensors: &[T]) -> Result<()> {
+        let _site = Site::caller().enter();
+        let tensors = tensors.iter().map(Borrow::borrow).map(|t| (t, t.uop()));
+        let todo: Vec<(&Tensor, UOp)> = tensors.filter(|(t, node)| !t.is_settled(node)).collect();
+        if todo.is_empty() {
+            return Ok(());
+        }
+        let mut roots: Vec<UOp> = Vec::new();
+        let mut position: FxHashMap<UOp, usize> = FxHashMap::default();
+        for (_, node) in &todo {
+            position.entry(node.clone()).or_insert_with(|| {
+                roots.push(node.clone());
+                roots.len() - 1
+            });
+        }
+        let with_history = todo.iter().filter(|(t, _)| t.needs_grad());
+        let with_history: Vec<UOp> = with_history.map(|(_, node)| node.clone()).collect();
+        let leaves = history::leaves(&with_history);
+        // Only values that will be differentiated keep what that reads.
+        let keeps_tape = |t: &Tensor| t.needs_grad() && !t.is_gradient();
+        let wanted = if todo.iter().any(|(t, _)| keeps_tape(t)) {
+            &leaves[..]
+        } else {
+            &[]
+        };
+        let wanted: Vec<UOp> = wanted.iter().map(|(buffer, _)| buffer.clone()).collect();
+        let Run { outputs, kept } = run(&roots, &wanted)?;
+        for (t, node) in &todo {
+            let kept = keeps_tape(t).then_some(&kept);
+            t.settle(node, &outputs[position[node]], &leaves, kept)?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to do for the tensor, whose node this is: it is a leaf, or it keeps
+    /// its graph and owns its value.
+    fn is_settled(&self, node: &UOp) -> bool {
+        history::buffer_of(node).is_some() || self.0.state.lock().value.is_some()
+    }
+
+    /// Takes over the computed value of the node, unless the tensor has another node by now.
+    fn settle(
+        &self,
+        node: &UOp,
+        value: &Arc<Storage>,
+        leaves: &[(UOp, u64)],
+        kept: Option<&Arc<Kept>>,
+    ) -> Result<()> {
+        if !self.needs_grad() {
+            let leaf = history::leaf(value.clone(), self.dtype(), self.shape())?;
+            self.0.replace(leaf);
+            return Ok(());
+        }
+        let mut state = self.0.state.lock();
+        if state.node != *node || state.value.is_some() {
+            return Ok(());
+        }
+        state.value = Some(value.clone());
+        let former = mem::replace(&mut state.tape, kept.map_or_else(Tape::default, Tape::new));
+        drop(state);
+        drop(former);
+        history::add_reader(leaves, &self.0);
+        Ok(())
+    }
+
+    /// The memory with the value, computed now if need be.
+    pub(super) fn storage(&self) -> Result<Arc<Storage>> {
+        // Another thread may replace the node between the two steps; then the new one is computed.
+        loop {
+            if let Some(storage) = known(&self.uop()) {
+                return Ok(storage);
+            }
+            self.realize()?;
+        }
+    }
+
+    /// Gives the tensor a new value, which is computed now. The tensor becomes a fresh leaf: the
+    /// history of the value, and that of what was computed from the old one, end here.
+    ///
+    /// # Errors
+    /// When dtype or shape differ, or the value can't be computed.
+    #[track_caller]
+    pub fn assign(&self, value: impl Into<Operand>) -> Result<()> {
+        let _site = Site::caller().enter();
+        let value = match value.into() {
+            Operand::Tensor(value) => value,
+            number => Tensor::full_of(number, self.dtype(), self.shape())?,
+        };
+        Tensor::assign_all(&[(self, &value)], &[] as &[&Tensor])
+    }
+
+    /// [`assign`](Self::assign) to several tensors, all values computed from the old ones; `also`
+    /// are computed in the same plan, and their history ends, too.
+    ///
+    /// # Errors
+    /// When a dtype or shape differs, or a value can't be computed. Then nothing is assigned.
+    #[track_caller]
+    pub fn assign_all<T: Borrow<Tensor>>(updates: &[(&Tensor, &Tensor)], also: &[T]) -> Result<()> {
+        let _site = Site::caller().enter();
+        for (target, value) in updates {
+            if target.shape() != value.shape() {
+                let (to, from) = (target.shape(), value.shape());
+                let message = format!("a tensor of shape {to} can't take a value of shape {from}");
+                return Err(shape_error("assign", message));
+            }
+            if target.dtype() != value.dtype() {
+                let (to, from) = (target.dtype(), value.dtype());
+                let message = format!("a tensor of dtype {to} can't take {from}; cast the value");
+                return Err(dtype_error("assign", message));
+            }
+        }
+        let also: Vec<&Tensor> = also.iter().map(Borrow::borrow).collect();
+        let values = updates.iter().map(|(_, value)| *value);
+        let roots: Vec<UOp> = values
+            .chain(also.iter().copied())
+            .map(Tensor::uop)
+            .collect();
+        let outputs = run(&roots, &[])?.outputs;
+        let (values, others) = outputs.split_at(updates.len());
+        let site = Site::current();
+        // Asked while the old values are still those of parameters.
+        let owners = history::dependencies(&roots[updates.len()..]);
+        for (t, storage) in also.iter().zip(others) {
+            t.0.collapse(storage.clone(), owners.clone(), site)?;
+        }
+        let with: Vec<u64> = also.iter().map(|t| t.0.id).collect();
+        for ((target, _), storage) in updates.iter().zip(values) {
+            target.become_leaf(storage.clone(), &with, site)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the tensor a leaf over new memory and ends the history of what read the old one.
+    fn become_leaf(&self, value: Arc<Storage>, with: &[u64], site: Option<Site>) -> Result<()> {
+        let leaf = history::leaf(value, self.dtype(), self.shape())?;
+        let mut state = self.0.state.lock();
+        if state.parameter {
+            history::register(&leaf, self.0.id);
+        } else {
+            state.needs_grad = false;
+        }
+        drop(state);
+        let former = self.0.replace(leaf);
+        for reader in history::supersede(&former, with, site) {
+            let node = reader.state.lock().node.clone();
+            let mut owners = history::dependencies(std::slice::from_ref(&node));
+            owners.insert(self.0.id);
+            if let Some(value) = known(&node) {
+                reader.collapse(value, owners, site)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the tensor a parameter: a leaf in memory of its own, for which
+    /// [`backward`](Self::backward) can leave a gradient. It is computed now, if need be. Returns
+    /// the same tensor.
+    ///
+    /// Parameters have identity: two made from equal numbers stay two. A tensor that already
+    /// depends on a parameter is left as it is.
+    ///
+    /// # Errors
+    /// When the dtype is no float, or the value can't be computed.
+    #[track_caller]
+    pub fn requires_grad(self) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        if !self.dtype().is_float() {
+            let message = format!("{} has no gradients; cast to f32 first", self.dtype());
+            return Err(dtype_error("requires_grad", message));
+        }
+        if self.needs_grad() {
+            return Ok(self);
+        }
+        let storage = self.storage()?;
+        let leaf = history::leaf(storage, self.dtype(), self.shape())?;
+        history::register(&leaf, self.0.id);
+        let mut state = self.0.state.lock();
+        state.node = leaf;
+        state.parameter = true;
+        state.needs_grad = true;
+        drop(state);
+        Ok(self)
+    }
+
+    /// The single element as f64.
+    ///
+    /// # Errors
+    /// When there is not exactly one, or the value can't be computed.
+    #[track_caller]
+    pub fn item(&self) -> Result<f64> {
+        let _site = Site::caller().enter();
+        if self.numel() != 1 {
+            let (shape, n) = (self.shape(), self.numel());
+            let message = format!("shape {shape} has {n} elements, not one; use to_vec");
+            return Err(shape_error("item", message));
+        }
+        let storage = self.storage()?;
+        Ok(scalar_at(&storage, self.dtype(), 0).as_f64())
+    }
+}
