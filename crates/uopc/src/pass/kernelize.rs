@@ -13,8 +13,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fusion::{self, Reason};
 use crate::error::{Error, Result};
+use crate::ir::fold::chain_product;
 use crate::ir::form::{BufferIndex, Kernel, Plan, PlanBuffer, Role, ShapeGraph};
-use crate::ir::op::{BufferId, ParamMode};
+use crate::ir::op::{BufferId, Fold, ParamMode};
 use crate::ir::visit::{Graph, substitute, toposort};
 use crate::ir::{Op, UOp, verify};
 
@@ -162,20 +163,53 @@ fn kernel(
 fn extent_of(graph: &Graph, reasons: &[Option<Reason>], i: usize) -> (Vec<usize>, Vec<usize>) {
     let (mut members, mut stops) = (Vec::new(), Vec::new());
     let mut seen = FxHashSet::default();
+    let mut summed: FxHashSet<usize> = FxHashSet::default();
     let mut stack = vec![i];
     while let Some(k) = stack.pop() {
         if !seen.insert(k) {
             continue;
         }
-        if k != i && (reasons[k].is_some() || is_buffer(&graph.nodes[k])) {
+        let inside = k == i || summed.contains(&k);
+        if !inside && (reasons[k].is_some() || is_buffer(&graph.nodes[k])) {
             stops.push(k);
-        } else {
-            members.push(k);
-            stack.extend(graph.src(k).iter().map(|&s| s as usize));
+            continue;
         }
+        members.push(k);
+        for p in summed_product(graph, k) {
+            // Another reader may have met the product's buffer before.
+            if summed.insert(p)
+                && let Some(at) = stops.iter().position(|&s| s == p)
+            {
+                stops.remove(at);
+                seen.remove(&p);
+                stack.push(p);
+            }
+        }
+        stack.extend(graph.src(k).iter().map(|&s| s as usize));
     }
     members.sort_unstable();
     (members, stops)
+}
+
+/// The product that node k sums if it is a chain, and what lies between: a chain does not round
+/// the product, so its kernel computes it from the factors even if the product has a buffer.
+fn summed_product(graph: &Graph, k: usize) -> Vec<usize> {
+    let u = &graph.nodes[k];
+    let is_chain = matches!(
+        u.op(),
+        Op::Reduce {
+            fold: Fold::Chain,
+            ..
+        }
+    );
+    if !is_chain {
+        return Vec::new();
+    }
+    let Some((product, mut between)) = chain_product(&u.src()[0]) else {
+        return Vec::new();
+    };
+    between.push(product);
+    between.iter().filter_map(|u| graph.position(u)).collect()
 }
 
 /// Gives the parameters their final numbers: a plan of one kernel keeps the numbers of the text
