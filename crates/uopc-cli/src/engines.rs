@@ -118,7 +118,7 @@ pub fn run(subject: &Subject, inputs: &Inputs, settings: &Settings) -> Result<Ve
         engine: "loop interpreter",
         values: Ok(values),
     });
-    let values = match compiler(settings) {
+    let values = match compiler(settings)? {
         Err(why) => Err(why),
         Ok(engine) => Ok(match subject {
             Subject::Shape(graph) => realize(&engine, graph, inputs)?,
@@ -132,16 +132,25 @@ pub fn run(subject: &Subject, inputs: &Inputs, settings: &Settings) -> Result<Ve
     Ok(outcomes)
 }
 
-/// An engine that compiles, or why there is none.
-fn compiler(settings: &Settings) -> std::result::Result<Engine, String> {
+/// An engine that compiles, or why there is none, unless the settings insist on it.
+fn compiler(settings: &Settings) -> Result<std::result::Result<Engine, String>> {
     if settings.device == DeviceChoice::Interp {
-        return Err("UOPC_DEVICE=interp".to_string());
+        return Ok(Err("UOPC_DEVICE=interp".to_string()));
     }
-    let settings = Settings {
+    let with_c = Settings {
         device: DeviceChoice::C,
         ..settings.clone()
     };
-    Engine::new(settings).map_err(|error| error.to_string())
+    match Engine::new(with_c) {
+        Ok(engine) => Ok(Ok(engine)),
+        Err(error) if settings.device == DeviceChoice::C => Err(error.into()),
+        Err(error) => {
+            // The user did not ask for C, and what to do about it stands at the end.
+            let text = error.to_string();
+            let text = text.trim_start_matches("UOPC_DEVICE=c: ");
+            Ok(Err(text.split(';').next().unwrap_or(text).to_string()))
+        }
+    }
 }
 
 /// A shape graph as one plan.

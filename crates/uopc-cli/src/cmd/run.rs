@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use uopc::debug::settings;
+use uopc::debug::Settings;
 use uopc::interp::Array;
 
 use crate::engines::{self, Subject};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Form, Source};
+use crate::stages::checked_settings;
 use crate::values::{self, Binding};
 
 const HELP: &str = "\
@@ -45,6 +46,7 @@ pub struct Args {
 /// # Errors
 /// When the graph can't be read or run, and when results differ.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
+    let settings = checked_settings()?;
     let source = input::read(&args.file)?;
     let parsed = source.parse()?;
     let subject = match input::form(&parsed)? {
@@ -73,7 +75,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let given = given.collect::<Result<Vec<Binding>>>()?;
     let mut wrong = false;
     for case in cases(&source, given)? {
-        wrong |= !run_case(args, &subject, &names, &case, out)?;
+        wrong |= !run_case(args, settings, &subject, &names, &case, out)?;
     }
     match wrong {
         // What differs has been printed beside the engine.
@@ -127,6 +129,7 @@ fn cases(source: &Source, given: Vec<Binding>) -> Result<Vec<Case>> {
 /// Runs one case, prints it, and says whether all agrees.
 fn run_case(
     args: &Args,
+    settings: &Settings,
     subject: &Subject,
     names: &[String],
     case: &Case,
@@ -164,7 +167,7 @@ fn run_case(
         print_value(&what, &value, args.full, out)?;
         inputs.insert(slot, value);
     }
-    let results = engines::run(subject, &inputs, settings()?)?;
+    let results = engines::run(subject, &inputs, settings)?;
     // The first engine is the oracle of the others.
     let oracle = results.iter().find_map(|r| r.values.as_ref().ok());
     let oracle = oracle.ok_or_else(|| Failure::failed("no engine could run the graph"))?;
