@@ -24,9 +24,16 @@ fn the_example_runs() {
 fn it_is_the_one_in_the_readme() {
     let own = include_str!("readme.rs");
     let marker = |line: &str| line.starts_with("// ---- ");
-    let lines: Vec<&str> =
-        own.lines().skip_while(|l| !marker(l)).skip(1).take_while(|l| !marker(l)).collect();
+    let lines: Vec<&str> = own
+        .lines()
+        .skip_while(|l| !marker(l))
+        .skip(1)
+        .take_while(|l| !marker(l))
+        .collect();
     assert_eq!(lines.len(), 12);
     let readme = include_str!("../../../README.md");
-    assert!(readme.contains(&format!("```rust\n{}\n```", lines.join("\n"))), "they differ");
+    assert!(
+        readme.contains(&format!("```rust\n{}\n```", lines.join("\n"))),
+        "they differ"
+    );
 }
