@@ -55,8 +55,6 @@ variables! {
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
     UOPC_DEEP: "anything", "not set",
         "let uopc's own tests run their long versions";
-    UOPC_SPEED: "anything", "not set",
-        "let uopc's own tests print how fast compiled code runs";
     UOPC_PERF: "anything", "not set",
         "let uopc's own tests print how long their steps took";
     CC: "a command", "cc, gcc or clang, the first found",
@@ -262,7 +260,7 @@ impl Settings {
                 }
             }
             // Only tests read these.
-            "UOPC_DEEP" | "UOPC_SPEED" | "UOPC_PERF" => {}
+            "UOPC_DEEP" | "UOPC_PERF" => {}
             "CC" => self.cc = Some(text.to_string()),
             "UOPC_CACHE_LIMIT" => self.cache_limit = bytes(text)?,
             _ => unreachable!("every variable of the table is set here or by the caller"),
