@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use crate::backend::c::render::render;
 use crate::debug::{self, DeviceChoice, Settings};
 use crate::error::{Error, Result};
+use crate::ir::fold::may_be_chained;
 use crate::ir::form::BufferIndex;
 use crate::ir::op::{BufferId, Op};
 use crate::ir::{UOp, verify, visit};
@@ -228,14 +229,15 @@ impl Engine {
     }
 }
 
-/// Notes where a node's value is. Live leaves own their memory and need no note, and a repeated
-/// constant costs less to compute than to read.
+/// Notes where a node's value is. Live leaves own their memory and need no note, a repeated
+/// constant costs less to compute than to read, and a product that a chain may sum is computed
+/// there without rounding.
 fn settle(node: &UOp, storage: &Arc<Storage>) {
     let mut base = node;
     while base.op().is_movement() {
         base = &base.src()[0];
     }
-    if !matches!(base.op(), Op::Const(_)) && !is_buffer(node) {
+    if !matches!(base.op(), Op::Const(_)) && !is_buffer(node) && !may_be_chained(node) {
         let storage: Arc<dyn Any + Send + Sync> = storage.clone();
         node.set_home(&storage);
     }

@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use uopc::debug::Settings;
 use uopc::interp::{Array, graph};
+use uopc::ir::bounds::Bounds;
 use uopc::ir::op::{BufferId, Fold, ReduceOp};
 use uopc::ir::{DType, Op, Scalar, Shape, UOp};
 use uopc::pass::simplify::simplify_scalars;
@@ -131,14 +132,34 @@ fn every_rule_keeps_every_bit_where_it_fires() {
 
 #[test]
 fn a_rule_fires_only_on_the_dtypes_it_is_valid_for() {
+    // Every rule is tried on every case, not only on its own.
+    let rules = all();
+    let mut tried = 0;
     for case in cases::all() {
-        let float = case.dtype.is_float();
-        match rule(case.rule).validity {
-            Validity::Any => {}
-            Validity::Int => assert!(!float, "{} fired on {}", case.rule, case.dtype),
-            Validity::FloatExact => assert!(float, "{} fired on {}", case.rule, case.dtype),
+        let u = &case.input;
+        let compared = matches!(u.op(), Op::CmpLt | Op::CmpNe);
+        let dtype = if compared {
+            u.src()[0].dtype()
+        } else {
+            u.dtype()
+        };
+        for rule in rules.iter().filter(|r| r.ops.contains(&u.op().mnemonic())) {
+            tried += 1;
+            let fired = (rule.apply)(u, &mut Bounds::new()).is_ok();
+            let valid = match rule.validity {
+                Validity::Any => true,
+                Validity::Int => !dtype.is_float(),
+                Validity::FloatExact => dtype.is_float(),
+            };
+            assert!(
+                valid || !fired,
+                "{} fired on {dtype}\n{}",
+                rule.name,
+                u.to_uir()
+            );
         }
     }
+    assert!(tried > 10_000, "only {tried} tries");
 }
 
 #[test]

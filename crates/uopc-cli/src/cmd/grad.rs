@@ -76,9 +76,7 @@ fn target(text: &str, source: &Source, parsed: &Parsed) -> Result<UOp> {
             Failure::usage(format!("--wrt {text}: {} has no node {text}", source.name))
         });
     }
-    let slot = text
-        .strip_prefix("slot=")
-        .and_then(|n| n.parse::<u32>().ok());
+    let slot: Option<u32> = text.strip_prefix("slot=").and_then(|n| n.parse().ok());
     let Some(slot) = slot else {
         return Err(Failure::usage(format!(
             "--wrt {text}: write a node (%2) or a slot (slot=0); the slots are {}",

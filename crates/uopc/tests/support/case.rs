@@ -1,11 +1,53 @@
-//! Makes a failing case small enough to read.
+//! A random graph with its inputs, and a way to make one that fails small enough to read.
 
-use uopc::interp::graph;
-use uopc::ir::UOp;
-use uopc::ir::op::Op;
+use uopc::Result;
+use uopc::interp::{Array, graph};
+use uopc::ir::op::{BufferId, Op};
 use uopc::ir::visit::{Graph, substitute};
+use uopc::ir::{UOp, print};
 
-use crate::random_graph::Case;
+/// A graph over numbered slots, and the contents of the slots.
+#[derive(Clone)]
+pub struct Case {
+    /// Where it came from.
+    pub seed: u64,
+    /// What is computed.
+    pub roots: Vec<UOp>,
+    /// Contents of slot i.
+    pub slots: Vec<Array>,
+}
+
+impl Case {
+    /// What a slot holds.
+    pub fn bind(&self, u: &UOp) -> Option<Array> {
+        match u.op() {
+            Op::Buffer {
+                id: BufferId::Slot(k),
+                ..
+            } => self.slots.get(*k as usize).cloned(),
+            _ => None,
+        }
+    }
+
+    /// The values of the roots, by the graph interpreter.
+    pub fn values(&self) -> Result<Vec<Array>> {
+        graph::eval(&self.roots, &|u| self.bind(u))
+    }
+
+    /// The case as `.uir` with the contents of the slots it reads, ready to be kept as a file.
+    pub fn text(&self) -> String {
+        let mut out = format!("; seed {}\n", self.seed);
+        let read = Graph::new(&self.roots);
+        for (k, array) in self.slots.iter().enumerate() {
+            let is_slot = |u: &&UOp| matches!(u.op(), Op::Buffer { id: BufferId::Slot(slot), .. } if *slot as usize == k);
+            if read.nodes.iter().any(|u| is_slot(&u)) {
+                let values: Vec<String> = array.scalars().map(|s| s.to_string()).collect();
+                out += &format!("; slot {k} = [{}]\n", values.join(", "));
+            }
+        }
+        out + &print::to_uir(&self.roots)
+    }
+}
 
 /// The smallest case found that still fails: fewer roots, values instead of computations.
 pub fn shrink(case: &Case, fails: &dyn Fn(&Case) -> bool) -> Case {
