@@ -244,9 +244,9 @@ fn chain(n: usize) -> UOp {
 }
 
 #[test]
-fn a_million_nodes_take_linear_time() {
+fn firings_grow_with_the_nodes_and_not_faster() {
     let mut fired = Vec::new();
-    for n in [500_000, 1_000_000] {
+    for n in [100_000, 200_000] {
         let root = chain(n);
         let started = std::time::Instant::now();
         let done = run(&root, &shape_rules());
