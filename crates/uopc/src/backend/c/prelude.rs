@@ -325,9 +325,15 @@ fn float_to_int(from: DType, to: DType) -> String {
     let (least, greatest) = to.int_range().unwrap_or((0, 1));
     let bound = |value: i128| literal(Scalar::from_i128(from, value));
     let end = |value: i128| literal(Scalar::from_i128(to, value));
+    // A compiler that ignores traps takes a conversion to an integer and back for a rounding, and
+    // makes -0.5 into -0.0. Where what would round to zero is zero by choice, both are the same.
+    let zero = match to.is_signed() {
+        true => format!("x > {} && x < {} ? 0 : ", bound(-1), bound(1)),
+        false => String::new(),
+    };
     format!(
         "static inline {int} {from}_to_{to}({float} x) {{
-    return x != x ? 0 : x >= {above} ? {greatest} : x <= {below} ? {least} : ({int})x;
+    return x != x ? 0 : x >= {above} ? {greatest} : x <= {below} ? {least} : {zero}({int})x;
 }}
 ",
         int = c_type(to),
