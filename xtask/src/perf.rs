@@ -61,7 +61,7 @@ fn train() -> Result<()> {
                     "--out",
                 ])
                 .arg(folder.join("run"))
-                .env("UOPC_CACHE", folder.join("cache")),
+                .env("UOPC_CACHE_DIR", folder.join("cache")),
         )?;
         let last = Summary::read(&text).with_context(|| format!("the run with seed {seed}"))?;
         println!(

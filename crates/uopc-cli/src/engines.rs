@@ -46,11 +46,16 @@ impl Subject {
         match self {
             Subject::Shape(graph) => {
                 let slot = |u: &UOp| match u.op() {
-                    Op::Buffer { id: BufferId::Slot(slot), dtype, n } => Some((*slot, *dtype, *n)),
+                    Op::Buffer {
+                        id: BufferId::Slot(slot),
+                        dtype,
+                        n,
+                    } => Some((*slot, *dtype, *n)),
                     Op::Param { slot, dtype, n, .. } => Some((*slot, *dtype, *n)),
                     _ => None,
                 };
-                let mut slots: Vec<Slot> = toposort(graph.roots()).iter().filter_map(slot).collect();
+                let mut slots: Vec<Slot> =
+                    toposort(graph.roots()).iter().filter_map(slot).collect();
                 slots.sort_unstable_by_key(|s| s.0);
                 slots
             }
@@ -69,7 +74,9 @@ impl Subject {
             Subject::Loops(loops) => {
                 let params = params(loops.sink()).into_iter();
                 let written = params.filter(|p| p.1 != ParamMode::In);
-                written.map(|(slot, _, dtype, n)| (slot, dtype, n)).collect()
+                written
+                    .map(|(slot, _, dtype, n)| (slot, dtype, n))
+                    .collect()
             }
         }
     }
@@ -84,40 +91,66 @@ pub fn run(subject: &Subject, inputs: &Inputs, settings: &Settings) -> Result<Ve
     let mut outcomes = Vec::new();
     if let Subject::Shape(graph) = subject {
         let bind = |u: &UOp| match u.op() {
-            Op::Buffer { id: BufferId::Slot(slot), .. } | Op::Param { slot, .. } => {
-                inputs.get(slot).cloned()
+            Op::Buffer {
+                id: BufferId::Slot(slot),
+                ..
             }
+            | Op::Param { slot, .. } => inputs.get(slot).cloned(),
             _ => None,
         };
         let values = interp::graph::eval(graph.roots(), &bind)?;
-        outcomes.push(Outcome { engine: "graph interpreter", values: Ok(values) });
+        outcomes.push(Outcome {
+            engine: "graph interpreter",
+            values: Ok(values),
+        });
     }
     let values = match subject {
         Subject::Shape(graph) => {
-            let settings = Settings { device: DeviceChoice::Interp, ..settings.clone() };
+            let settings = Settings {
+                device: DeviceChoice::Interp,
+                ..settings.clone()
+            };
             realize(&Engine::new(settings)?, graph, inputs)?
         }
         Subject::Loops(loops) => interpret(loops, inputs)?,
     };
-    outcomes.push(Outcome { engine: "loop interpreter", values: Ok(values) });
-    let values = match compiler(settings) {
+    outcomes.push(Outcome {
+        engine: "loop interpreter",
+        values: Ok(values),
+    });
+    let values = match compiler(settings)? {
         Err(why) => Err(why),
         Ok(engine) => Ok(match subject {
             Subject::Shape(graph) => realize(&engine, graph, inputs)?,
             Subject::Loops(loops) => launch(&engine, loops, inputs)?,
         }),
     };
-    outcomes.push(Outcome { engine: "compiled C", values });
+    outcomes.push(Outcome {
+        engine: "compiled C",
+        values,
+    });
     Ok(outcomes)
 }
 
-/// An engine that compiles, or why there is none.
-fn compiler(settings: &Settings) -> std::result::Result<Engine, String> {
+/// An engine that compiles, or why there is none, unless the settings insist on it.
+fn compiler(settings: &Settings) -> Result<std::result::Result<Engine, String>> {
     if settings.device == DeviceChoice::Interp {
-        return Err("UOPC_DEVICE=interp".to_string());
+        return Ok(Err("UOPC_DEVICE=interp".to_string()));
     }
-    let settings = Settings { device: DeviceChoice::C, ..settings.clone() };
-    Engine::new(settings).map_err(|error| error.to_string())
+    let with_c = Settings {
+        device: DeviceChoice::C,
+        ..settings.clone()
+    };
+    match Engine::new(with_c) {
+        Ok(engine) => Ok(Ok(engine)),
+        Err(error) if settings.device == DeviceChoice::C => Err(error.into()),
+        Err(error) => {
+            // The user did not ask for C, and what to do about it stands at the end.
+            let text = error.to_string();
+            let text = text.trim_start_matches("UOPC_DEVICE=c: ");
+            Ok(Err(text.split(';').next().unwrap_or(text).to_string()))
+        }
+    }
 }
 
 /// A shape graph as one plan.
@@ -126,10 +159,15 @@ fn realize(engine: &Engine, graph: &ShapeGraph, inputs: &Inputs) -> Result<Vec<A
         .iter()
         .map(|(slot, value)| Ok((*slot, Storage::from_bytes(&value.to_bytes())?)))
         .collect::<Result<_>>()?;
-    let options = RealizeOptions { slots: &slots, ..RealizeOptions::default() };
+    let options = RealizeOptions {
+        slots: &slots,
+        ..RealizeOptions::default()
+    };
     let outputs = engine.realize(graph.roots(), &options)?.outputs;
     let roots = graph.roots().iter().zip(outputs);
-    roots.map(|(root, storage)| array(root.dtype(), root.shape(), storage.as_bytes())).collect()
+    roots
+        .map(|(root, storage)| array(root.dtype(), root.shape(), storage.as_bytes()))
+        .collect()
 }
 
 /// A loop graph in the loop interpreter, with all its checks.
@@ -154,15 +192,23 @@ fn interpret(loops: &LoopGraph, inputs: &Inputs) -> Result<Vec<Array>> {
         })
         .collect();
     interp::loops::run(loops, &mut args)?;
-    let written = params.iter().zip(&memories).filter(|(p, _)| p.1 != ParamMode::In);
-    written.map(|(&(_, _, dtype, n), memory)| array(dtype, &[n], memory)).collect()
+    let written = params
+        .iter()
+        .zip(&memories)
+        .filter(|(p, _)| p.1 != ParamMode::In);
+    written
+        .map(|(&(_, _, dtype, n), memory)| array(dtype, &[n], memory))
+        .collect()
 }
 
 /// A loop graph as compiled code.
 fn launch(engine: &Engine, loops: &LoopGraph, inputs: &Inputs) -> Result<Vec<Array>> {
     let device = engine.device();
     let program = linearize(loops)?;
-    let executable = device.compile(&[Code { loops, program: &program }])?;
+    let executable = device.compile(&[Code {
+        loops,
+        program: &program,
+    }])?;
     let params = params(loops.sink());
     let memories = params
         .iter()
@@ -180,7 +226,10 @@ fn launch(engine: &Engine, loops: &LoopGraph, inputs: &Inputs) -> Result<Vec<Arr
         bytes => Some(device.allocate(bytes)?),
     };
     executable.launch(0, &places, scratch.as_ref())?;
-    let written = params.iter().zip(&places).filter(|(p, _)| p.1 != ParamMode::In);
+    let written = params
+        .iter()
+        .zip(&places)
+        .filter(|(p, _)| p.1 != ParamMode::In);
     written
         .map(|(&(_, _, dtype, n), place)| array(dtype, &[n], &place.to_bytes()))
         .collect()

@@ -91,7 +91,10 @@ fn along_rows(x: &UOp, op: ReduceOp) -> Result<UOp> {
 fn product(a: &UOp, b: &UOp) -> Result<UOp> {
     let ([m, k], [_, n]) = ([a.shape()[0], a.shape()[1]], [b.shape()[0], b.shape()[1]]);
     let a = a.reshape(&[m, 1, k])?.expand(&[m, n, k])?;
-    let b = b.permute(&[1, 0])?.reshape(&[1, n, k])?.expand(&[m, n, k])?;
+    let b = b
+        .permute(&[1, 0])?
+        .reshape(&[1, n, k])?
+        .expand(&[m, n, k])?;
     a.mul(&b)?.reduce(ReduceOp::Add, 1)
 }
 
@@ -122,9 +125,7 @@ fn softmax() -> Result<Vec<UOp>> {
 
 fn layer_norm() -> Result<Vec<UOp>> {
     let x = matrix(0, 4, 32)?;
-    let mean = |x: &UOp| -> Result<UOp> {
-        along_rows(x, ReduceOp::Add)?.div(&x.full_like(32.0)?)
-    };
+    let mean = |x: &UOp| -> Result<UOp> { along_rows(x, ReduceOp::Add)?.div(&x.full_like(32.0)?) };
     let centred = x.sub(&mean(&x)?)?;
     let variance = mean(&centred.mul(&centred)?)?;
     let deviation = variance.add(&variance.full_like(1e-5)?)?.sqrt()?;
@@ -143,7 +144,12 @@ fn matmul_gradient() -> Result<Vec<UOp>> {
 /// The outputs of the network and its four weights.
 fn network() -> Result<(UOp, Vec<UOp>)> {
     let x = matrix(0, 8, 64)?;
-    let weights = [matrix(1, 64, 32)?, slot(2, 32), matrix(3, 32, 10)?, slot(4, 10)];
+    let weights = [
+        matrix(1, 64, 32)?,
+        slot(2, 32),
+        matrix(3, 32, 10)?,
+        slot(4, 10),
+    ];
     let [w1, b1, w2, b2] = &weights;
     let add = |y: &UOp, b: &UOp| y.add(&b.reshape(&[1, y.shape()[1]])?.expand(y.shape())?);
     let h = add(&product(&x, w1)?, b1)?;

@@ -118,7 +118,10 @@ pub fn form(parsed: &Parsed) -> Result<Form> {
         [sink] if is_sink(sink) => {
             let linear = |u: &UOp| u.op().info().class == Class::Program;
             // Loop graphs consist of END statements alone.
-            let is_program = sink.src().iter().any(|u| linear(u) || !matches!(u.op(), Op::End));
+            let is_program = sink
+                .src()
+                .iter()
+                .any(|u| linear(u) || !matches!(u.op(), Op::End));
             match is_program {
                 true => Ok(Form::Program(verify::program(name(), sink.clone())?)),
                 false => Ok(Form::Loops(verify::loop_graph(name(), sink.clone())?)),

@@ -12,6 +12,19 @@ use uopc::pass::{PASSES, PassInfo};
 use crate::failure::{Failure, Result};
 use crate::input::Form;
 
+/// The settings of the environment, with the names in them checked: unlike the library, this
+/// program can afford to look at all tables before it begins.
+///
+/// # Errors
+/// A variable with a value or a name that does not exist.
+pub fn checked_settings() -> Result<&'static Settings> {
+    let settings = uopc::debug::settings()?;
+    let rules: Vec<&str> = uopc::rules::all().iter().map(|r| r.name).collect();
+    let passes: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
+    settings.check_names(&rules, &passes)?;
+    Ok(settings)
+}
+
 /// The pass of that name.
 ///
 /// # Errors
@@ -60,7 +73,10 @@ fn choose<'p>(plan: &'p Plan, name: Option<&str>) -> Result<&'p Kernel> {
     match (name, &plan.kernels[..]) {
         (Some(name), kernels) => {
             // Equal kernels have equal names; a number, from 1, tells them apart.
-            let by_number = name.parse().ok().and_then(|n: usize| kernels.get(n.checked_sub(1)?));
+            let by_number = name
+                .parse()
+                .ok()
+                .and_then(|n: usize| kernels.get(n.checked_sub(1)?));
             let by_name = || kernels.iter().find(|k| *k.name == *name);
             by_number.or_else(by_name).ok_or_else(|| {
                 let names = names.join(", ");

@@ -28,7 +28,10 @@ impl Binding {
         let (slot, values) = text.split_once('=').ok_or_else(wrong)?;
         let slot = slot.trim().trim_start_matches("slot");
         let slot = slot.parse().map_err(|_| wrong())?;
-        Ok(Binding { slot, tokens: tokens(values) })
+        Ok(Binding {
+            slot,
+            tokens: tokens(values),
+        })
     }
 
     /// The contents of a slot of `n` elements; a single number fills it.
@@ -55,9 +58,8 @@ pub fn array(what: &str, tokens: &[String], dtype: DType, shape: &[usize]) -> Re
     let shape = Shape::new(shape);
     let n = shape.numel();
     let scalar = |token: &String| {
-        scalar(token, dtype).ok_or_else(|| {
-            Failure::failed(format!("{what}: `{token}` is no {dtype}"))
-        })
+        scalar(token, dtype)
+            .ok_or_else(|| Failure::failed(format!("{what}: `{token}` is no {dtype}")))
     };
     let scalars = tokens.iter().map(scalar).collect::<Result<Vec<Scalar>>>()?;
     match scalars[..] {
@@ -90,7 +92,9 @@ pub fn random(dtype: DType, n: usize, seed: u64) -> Result<Array> {
     // A generator of its own keeps these numbers what they are when others change.
     let mut state = seed ^ 0x9e37_79b9_7f4a_7c15;
     let mut next = |below: u64| {
-        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        state = state
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
         (state >> 33) % below
     };
     next(2);
@@ -98,7 +102,11 @@ pub fn random(dtype: DType, n: usize, seed: u64) -> Result<Array> {
         DType::Bool => Scalar::from_bool(next(2) == 1),
         d if d.is_float() => Scalar::from_f64(d, (next(401) as f64 - 200.0) / 100.0),
         d => {
-            let least = if d.int_range().is_some_and(|(lo, _)| lo < 0) { 4 } else { 0 };
+            let least = if d.int_range().is_some_and(|(lo, _)| lo < 0) {
+                4
+            } else {
+                0
+            };
             Scalar::from_i128(d, next(9) as i128 - least)
         }
     };
@@ -126,10 +134,18 @@ pub fn show(array: &Array, full: bool) -> String {
     enum Part {
         Text(&'static str),
         Break(usize),
-        Axis { at: usize, begin: usize, depth: usize },
+        Axis {
+            at: usize,
+            begin: usize,
+            depth: usize,
+        },
     }
     let mut text = String::new();
-    let mut todo = vec![Part::Axis { at: 0, begin: 0, depth: 0 }];
+    let mut todo = vec![Part::Axis {
+        at: 0,
+        begin: 0,
+        depth: 0,
+    }];
     while let Some(part) = todo.pop() {
         match part {
             Part::Text(t) => text.push_str(t),
@@ -149,7 +165,11 @@ pub fn show(array: &Array, full: bool) -> String {
                 for k in shown_places(n, full) {
                     if k.0 > 0 {
                         parts.push(Part::Text(","));
-                        parts.push(if last { Part::Text(" ") } else { Part::Break(depth + 1) });
+                        parts.push(if last {
+                            Part::Text(" ")
+                        } else {
+                            Part::Break(depth + 1)
+                        });
                     }
                     match k.1 {
                         Some(i) => parts.push(Part::Axis {
@@ -205,7 +225,10 @@ mod tests {
     #[test]
     fn brackets_nest_and_columns_line_up() {
         let x = Array::from_f64(DType::F32, &[2, 3], &[1.0, -2.5, 3.0, 10.0, 0.125, -0.0]).unwrap();
-        assert_eq!(show(&x, false), "[[  1.0,  -2.5,   3.0],\n [ 10.0, 0.125,  -0.0]]");
+        assert_eq!(
+            show(&x, false),
+            "[[  1.0,  -2.5,   3.0],\n [ 10.0, 0.125,  -0.0]]"
+        );
         let x = Array::from_ints(DType::U8, &[3], &[1, 20, 3]).unwrap();
         assert_eq!(show(&x, false), "[1, 20, 3]");
         let x = Array::from_ints(DType::I32, &[], &[7]).unwrap();
@@ -226,10 +249,28 @@ mod tests {
         let b = Binding::parse("2=[1, -inf,nan]").unwrap();
         let x = b.array(DType::F16, 3).unwrap();
         assert_eq!(show(&x, false), "[1.0, -inf, nan]");
-        let e = Binding::parse("2=1.5").unwrap().array(DType::I32, 1).unwrap_err();
+        let e = Binding::parse("2=1.5")
+            .unwrap()
+            .array(DType::I32, 1)
+            .unwrap_err();
         assert_eq!(e.to_string(), "slot 2: `1.5` is no i32");
-        let e = Binding::parse("2=1,2").unwrap().array(DType::I32, 3).unwrap_err();
-        assert!(e.to_string().starts_with("slot 2 has 3 elements, not 2"), "{e}");
-        assert_eq!(show(&Binding::parse("0=1").unwrap().array(DType::Bool, 2).unwrap(), false), "[true, true]");
+        let e = Binding::parse("2=1,2")
+            .unwrap()
+            .array(DType::I32, 3)
+            .unwrap_err();
+        assert!(
+            e.to_string().starts_with("slot 2 has 3 elements, not 2"),
+            "{e}"
+        );
+        assert_eq!(
+            show(
+                &Binding::parse("0=1")
+                    .unwrap()
+                    .array(DType::Bool, 2)
+                    .unwrap(),
+                false
+            ),
+            "[true, true]"
+        );
     }
 }

@@ -4,6 +4,7 @@
 //! walked over is looked up by structure, with that memory as numbered slots, so that a training
 //! step whose numbers change compiles once. A plan that is not known is lowered and compiled.
 
+pub mod interp_device;
 mod plans;
 mod walk;
 
@@ -14,6 +15,7 @@ use std::sync::{Arc, OnceLock};
 use crate::backend::c::render::render;
 use crate::debug::{self, DeviceChoice, Settings};
 use crate::error::{Error, Result};
+use crate::ir::fold::may_be_chained;
 use crate::ir::form::BufferIndex;
 use crate::ir::op::{BufferId, Op};
 use crate::ir::{UOp, verify, visit};
@@ -23,9 +25,9 @@ use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::Ready;
-use crate::runtime::interp_device::InterpDevice;
 use crate::runtime::{Code, Device, Pool, Storage};
 
+use interp_device::InterpDevice;
 use plans::Plans;
 use walk::Walk;
 
@@ -228,14 +230,15 @@ impl Engine {
     }
 }
 
-/// Notes where a node's value is. Live leaves own their memory and need no note, and a repeated
-/// constant costs less to compute than to read.
+/// Notes where a node's value is. Live leaves own their memory and need no note, a repeated
+/// constant costs less to compute than to read, and a product that a chain may sum is computed
+/// there without rounding.
 fn settle(node: &UOp, storage: &Arc<Storage>) {
     let mut base = node;
     while base.op().is_movement() {
         base = &base.src()[0];
     }
-    if !matches!(base.op(), Op::Const(_)) && !is_buffer(node) {
+    if !matches!(base.op(), Op::Const(_)) && !is_buffer(node) && !may_be_chained(node) {
         let storage: Arc<dyn Any + Send + Sync> = storage.clone();
         node.set_home(&storage);
     }

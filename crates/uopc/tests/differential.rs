@@ -1,17 +1,18 @@
 //! Random graphs: every engine gives the same, to the last bit.
 
+#[path = "support/case.rs"]
+mod case;
 #[path = "support/engines.rs"]
 mod engines;
 #[path = "support/random_graph.rs"]
 mod random_graph;
-#[path = "support/shrink.rs"]
-mod shrink;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use case::{Case, shrink};
 use engines::{Slots, c_device, interpret, run_compiled};
-use random_graph::{Case, generate};
-use shrink::shrink;
+use random_graph::generate;
 use uopc::debug::Settings;
 use uopc::interp::{Array, Checks};
 use uopc::ir::form::{LoopGraph, Role};
@@ -19,6 +20,7 @@ use uopc::ir::op::{Class, Fold, OPS, Op};
 use uopc::ir::visit::Graph;
 use uopc::ir::{DType, print, verify};
 use uopc::pass::pipeline::{Lowered, lower};
+use uopc::rules;
 use uopc::runtime::c_device::CDevice;
 use uopc::runtime::{Code, Device, Executable};
 
@@ -99,13 +101,16 @@ fn the_generator_reaches_every_op_dtype_and_kind_of_shape() {
         }
     }
     for dtype in DType::ALL {
-        for op in [
-            "buffer", "cast", "where", "reduce", "add", "mul", "index", "stack",
+        for group in [
+            &["buffer"][..],
+            &["cast"],
+            &["where"],
+            &["reduce"],
+            &["add", "mul", "max"],
+            &["stack", "index"],
         ] {
-            assert!(
-                dtypes.contains(&(op, dtype)),
-                "no graph has {op} of {dtype}"
-            );
+            let reached = group.iter().any(|op| dtypes.contains(&(*op, dtype)));
+            assert!(reached, "no graph has any of {group:?} of {dtype}");
         }
     }
     for mark in [
@@ -180,9 +185,21 @@ fn the_shrinker_keeps_what_fails_and_little_else() {
 
 // ---- the comparison ----
 
-fn lowered(case: &Case) -> Result<Lowered, String> {
+fn lowered(case: &Case, settings: &Settings) -> Result<Lowered, String> {
     let graph = verify::shape_graph(case.roots.clone()).map_err(|e| e.to_string())?;
-    lower(&graph, None, &Settings::default()).map_err(|e| format!("lowering: {e}"))
+    lower(&graph, None, settings).map_err(|e| format!("lowering: {e}"))
+}
+
+/// Settings under which no rule is applied.
+fn without_rules() -> Settings {
+    let disable = rules::all()
+        .iter()
+        .map(|rule| rule.name.to_string())
+        .collect();
+    Settings {
+        disable,
+        ..Settings::default()
+    }
 }
 
 /// Runs the launches of a plan by `launch`, which gets a launch's number and its inputs.
@@ -243,7 +260,11 @@ fn compare(case: &Case, got: Result<Vec<Array>, String>, engine: &str) -> Result
 }
 
 fn check_loops(case: &Case) -> Result<(), String> {
-    let plan = lowered(case)?;
+    check_loops_with(case, &Settings::default())
+}
+
+fn check_loops_with(case: &Case, settings: &Settings) -> Result<(), String> {
+    let plan = lowered(case, settings)?;
     let launch = |_: usize, loops: &LoopGraph, given: &Slots| {
         interpret(loops, given, Checks::All).map_err(|e| e.to_string())
     };
@@ -272,10 +293,19 @@ fn compile(device: &CDevice, plans: &[&Lowered]) -> Box<dyn Executable> {
     device.compile(&codes).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// The result of a check, a panic being an error like any other.
+fn guarded(case: &Case, check: &dyn Fn(&Case) -> Result<(), String>) -> Result<(), String> {
+    let result = catch_unwind(AssertUnwindSafe(|| check(case)));
+    result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map_or("", |text| text);
+        Err(format!("panicked: {text}"))
+    })
+}
+
 /// Fails with the smallest graph that still fails.
 fn report(case: &Case, error: &str, check: &dyn Fn(&Case) -> Result<(), String>) -> ! {
-    let small = shrink(case, &|c| check(c).is_err());
-    let now = check(&small).err().unwrap_or_default();
+    let small = shrink(case, &|c| guarded(c, check).is_err());
+    let now = guarded(&small, check).err().unwrap_or_default();
     panic!(
         "seed {}: {error}\nshrunken: {now}\n{}",
         case.seed,
@@ -287,8 +317,21 @@ fn report(case: &Case, error: &str, check: &dyn Fn(&Case) -> Result<(), String>)
 fn loops_agree_with_graphs() {
     for seed in 0..cases() {
         let case = generate(seed);
-        if let Err(error) = check_loops(&case) {
+        if let Err(error) = guarded(&case, &check_loops) {
             report(&case, &error, &check_loops);
+        }
+    }
+}
+
+#[test]
+fn loops_agree_with_graphs_where_no_rule_is_applied() {
+    let settings = without_rules();
+    assert!(settings.disable.len() > 50, "the rules have names");
+    let check = |case: &Case| check_loops_with(case, &settings);
+    for seed in 0..cases() {
+        let case = generate(seed);
+        if let Err(error) = guarded(&case, &check) {
+            report(&case, &error, &check);
         }
     }
 }
@@ -296,8 +339,9 @@ fn loops_agree_with_graphs() {
 #[test]
 fn compiled_code_agrees_with_graphs() {
     let device = c_device();
+    let settings = Settings::default();
     let alone = |case: &Case| {
-        let plan = lowered(case)?;
+        let plan = lowered(case, &settings)?;
         let code = compile(&device, &[&plan]);
         check_compiled(case, &plan, &*code, 0)
     };
@@ -305,7 +349,9 @@ fn compiled_code_agrees_with_graphs() {
     let seeds: Vec<u64> = (0..cases()).collect();
     for seeds in seeds.chunks(100) {
         let cases: Vec<Case> = seeds.iter().map(|&seed| generate(seed)).collect();
-        let lower = |case: &Case| lowered(case).unwrap_or_else(|e| report(case, &e, &check_loops));
+        let lower = |case: &Case| {
+            lowered(case, &settings).unwrap_or_else(|e| report(case, &e, &check_loops))
+        };
         let plans: Vec<Lowered> = cases.iter().map(lower).collect();
         let code = compile(&device, &plans.iter().collect::<Vec<_>>());
         let mut at = 0;

@@ -2,10 +2,12 @@
 
 mod oracle;
 
+use std::slice::from_ref;
+
 use oracle::*;
 use uopc::autodiff::gradient;
 use uopc::ir::op::{Op, ReduceOp, StageKind};
-use uopc::ir::visit::{Graph, toposort};
+use uopc::ir::visit::{Graph, substitute, toposort};
 use uopc::ir::{DType, UOp};
 
 #[test]
@@ -74,7 +76,7 @@ fn e2_the_stabilising_maximum_costs_no_gradient_work() {
     let (x, w) = (input(0, &[2, 3]), input(1, &[2, 3]));
     let s = softmax(&x);
     let loss = sum(&(&s * &w));
-    let found = gradient(&loss, std::slice::from_ref(&x)).unwrap();
+    let found = gradient(&loss, from_ref(&x)).unwrap();
     let slots: [&[f64]; 2] = [
         &[0.5, 2.0, 2.0, -1.0, 800.0, 3.0],
         &[1.0, 2.0, -3.0, 0.5, 4.0, 7.0],
@@ -95,7 +97,7 @@ fn e2_the_stabilising_maximum_costs_no_gradient_work() {
     assert_eq!(count(&found, |u| u.dtype() == DType::I32), 0);
     // Beyond the forward pass: two sums along the rows, that over the cotangent of the quotient
     // being one of them, as in the rule written by hand.
-    let forward = toposort(std::slice::from_ref(&s));
+    let forward = toposort(from_ref(&s));
     let is_new_sum = |u: &UOp| u.op().mnemonic() == "reduce" && !forward.contains(u);
     assert_eq!(count(&found, is_new_sum), 1);
 
@@ -111,14 +113,14 @@ fn e2_the_stabilising_maximum_costs_no_gradient_work() {
     assert!(ours <= theirs + 16, "{ours} nodes against {theirs}");
 
     // Not detached, the same numbers at the price of a count of ties.
-    let undetached = uopc::ir::visit::toposort(&[loss.clone()])
+    let stage = toposort(from_ref(&loss))
         .into_iter()
         .find(|u| *u.op() == Op::Stage(StageKind::Detach))
         .expect("the softmax detaches its maximum");
-    let replace = [(undetached.clone(), undetached.src()[0].clone())]
+    let replace = [(stage.clone(), stage.src()[0].clone())]
         .into_iter()
         .collect();
-    let costly = uopc::ir::visit::substitute(&[loss], &replace).unwrap();
+    let costly = substitute(&[loss], &replace).unwrap();
     let full = gradient(&costly[0], &[x]).unwrap();
     assert_close(&value(&full[0], &slots), &value(&found[0], &slots), 1e-13);
     assert!(Graph::new(&full).len() > ours);

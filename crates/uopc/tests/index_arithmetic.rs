@@ -15,18 +15,10 @@ use uopc::rules::scalar_rules;
 /// A movement op and what it needs to be lowered.
 #[derive(Clone, Debug)]
 enum Move {
-    Reshape {
-        from: Vec<usize>,
-        to: Vec<usize>,
-    },
+    Reshape { from: Vec<usize>, to: Vec<usize> },
     Permute(Vec<usize>),
-    Shrink {
-        from: Vec<usize>,
-        window: Vec<(usize, usize)>,
-    },
-    Expand {
-        from: Vec<usize>,
-    },
+    Shrink(Vec<(usize, usize)>),
+    Expand { from: Vec<usize> },
 }
 
 fn int(value: usize) -> UOp {
@@ -64,7 +56,7 @@ fn lower(step: &Move, indices: &[UOp]) -> Vec<UOp> {
             }
             out
         }
-        Move::Shrink { window, .. } => {
+        Move::Shrink(window) => {
             let shifted = indices.iter().zip(window);
             shifted
                 .map(|(index, &(begin, _))| index + &int(begin))
@@ -93,7 +85,7 @@ fn inverse(step: &Move) -> Move {
             }
             Move::Permute(back)
         }
-        Move::Shrink { .. } | Move::Expand { .. } => panic!("these lose elements"),
+        Move::Shrink(_) | Move::Expand { .. } => panic!("these lose elements"),
     }
 }
 
@@ -157,7 +149,7 @@ impl Chains {
                     })
                     .collect();
                 *dims = window.iter().map(|(b, e)| e - b).collect();
-                Move::Shrink { from, window }
+                Move::Shrink(window)
             }
             _ => {
                 let mut grow = |&n: &usize| {

@@ -6,15 +6,22 @@ use std::collections::BTreeMap;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use case::{Case, shrink};
 use uopc::debug::Settings;
 use uopc::interp::{Array, graph};
+use uopc::ir::bounds::Bounds;
 use uopc::ir::op::{BufferId, Fold, ReduceOp};
-use uopc::ir::{DType, Op, Scalar, Shape, UOp};
-use uopc::pass::simplify::simplify_scalars;
+use uopc::ir::visit::toposort;
+use uopc::ir::{DType, Op, Scalar, Shape, UOp, verify};
+use uopc::pass::simplify::{simplify_scalars, simplify_shapes};
 use uopc::rewrite::{Limits, Rule, RuleSet, Validity, rewrite};
 use uopc::rules::{SCALAR_TABLES, SHAPE_TABLES, all};
 
+#[path = "support/case.rs"]
+mod case;
 mod cases;
+#[path = "support/random_graph.rs"]
+mod random_graph;
 
 /// How many values of each dtype meet each other.
 const VALUES: usize = 18;
@@ -131,14 +138,34 @@ fn every_rule_keeps_every_bit_where_it_fires() {
 
 #[test]
 fn a_rule_fires_only_on_the_dtypes_it_is_valid_for() {
+    // Every rule is tried on every case, not only on its own.
+    let rules = all();
+    let mut tried = 0;
     for case in cases::all() {
-        let float = case.dtype.is_float();
-        match rule(case.rule).validity {
-            Validity::Any => {}
-            Validity::Int => assert!(!float, "{} fired on {}", case.rule, case.dtype),
-            Validity::FloatExact => assert!(float, "{} fired on {}", case.rule, case.dtype),
+        let u = &case.input;
+        let compared = matches!(u.op(), Op::CmpLt | Op::CmpNe);
+        let dtype = if compared {
+            u.src()[0].dtype()
+        } else {
+            u.dtype()
+        };
+        for rule in rules.iter().filter(|r| r.ops.contains(&u.op().mnemonic())) {
+            tried += 1;
+            let fired = (rule.apply)(u, &mut Bounds::new()).is_ok();
+            let valid = match rule.validity {
+                Validity::Any => true,
+                Validity::Int => !dtype.is_float(),
+                Validity::FloatExact => dtype.is_float(),
+            };
+            assert!(
+                valid || !fired,
+                "{} fired on {dtype}\n{}",
+                rule.name,
+                u.to_uir()
+            );
         }
     }
+    assert!(tried > 10_000, "only {tried} tries");
 }
 
 #[test]
@@ -310,5 +337,31 @@ fn a_chain_never_shows_another_product_than_it_summed() {
         assert_same(&input, &done.roots[0], "chain");
         // The sum of the products themselves is another one, so the comparison can fail.
         assert_ne!(evaluate(&input), evaluate(&chain(&product)));
+    }
+}
+
+/// True if the shape rules change a value of a random graph, or would fire again.
+fn is_changed(case: &Case) -> bool {
+    let graph = verify::shape_graph(case.roots.clone()).unwrap();
+    let (simple, map) = simplify_shapes(&graph, &Settings::default()).unwrap();
+    let (again, _) = simplify_shapes(&simple, &Settings::default()).unwrap();
+    let before = case.values().unwrap();
+    let after = graph::eval(simple.roots(), &|u| case.bind(u)).unwrap();
+    let same = |(a, b): (&Array, &Array)| {
+        let bits = a.scalars().zip(b.scalars());
+        a.shape() == b.shape() && bits.into_iter().all(|(x, y)| Scalar::same(x, y))
+    };
+    map.len() != toposort(&case.roots).len()
+        || again != simple
+        || !before.iter().zip(&after).all(same)
+}
+
+#[test]
+fn shape_rules_keep_every_bit_of_random_graphs() {
+    for seed in 0..300 {
+        let case = random_graph::generate(seed);
+        if is_changed(&case) {
+            panic!("seed {seed}\n{}", shrink(&case, &is_changed).text());
+        }
     }
 }

@@ -76,7 +76,7 @@ fn target(text: &str, source: &Source, parsed: &Parsed) -> Result<UOp> {
             Failure::usage(format!("--wrt {text}: {} has no node {text}", source.name))
         });
     }
-    let slot = text.strip_prefix("slot=").and_then(|n| n.parse().ok());
+    let slot: Option<u32> = text.strip_prefix("slot=").and_then(|n| n.parse().ok());
     let Some(slot) = slot else {
         return Err(Failure::usage(format!(
             "--wrt {text}: write a node (%2) or a slot (slot=0); the slots are {}",
@@ -98,11 +98,18 @@ fn target(text: &str, source: &Source, parsed: &Parsed) -> Result<UOp> {
 fn slots(parsed: &Parsed) -> String {
     let nodes = toposort(&parsed.roots);
     let number = |u: &UOp| match u.op() {
-        Op::Buffer { id: BufferId::Slot(n), .. } => Some(*n),
+        Op::Buffer {
+            id: BufferId::Slot(n),
+            ..
+        } => Some(*n),
         _ => None,
     };
     let mut numbers: Vec<u32> = nodes.iter().filter_map(number).collect();
     numbers.sort_unstable();
     let names: Vec<String> = numbers.iter().map(u32::to_string).collect();
-    if names.is_empty() { "none".to_string() } else { names.join(", ") }
+    if names.is_empty() {
+        "none".to_string()
+    } else {
+        names.join(", ")
+    }
 }

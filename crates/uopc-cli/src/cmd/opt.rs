@@ -3,8 +3,6 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use uopc::debug::settings;
-
 use crate::failure::{Failure, Result};
 use crate::input;
 use crate::stages;
@@ -25,7 +23,12 @@ pub struct Args {
     #[arg(value_name = "FILE.uir")]
     file: PathBuf,
     /// The pass to apply
-    #[arg(long = "pass", value_name = "NAME", required = true, value_delimiter = ',')]
+    #[arg(
+        long = "pass",
+        value_name = "NAME",
+        required = true,
+        value_delimiter = ','
+    )]
     passes: Vec<String>,
     /// Which of a plan's kernels a pass on kernels takes
     #[arg(long, value_name = "NAME")]
@@ -40,12 +43,13 @@ pub fn opt(args: &Args, out: &mut dyn Write) -> Result<()> {
     // Names are looked at before the file: a slip is the user's first news.
     let passes = args.passes.iter().map(|name| stages::find(name.trim()));
     let passes = passes.collect::<Result<Vec<_>>>()?;
+    let settings = stages::checked_settings()?;
     let source = input::read(&args.file)?;
     let parsed = source.parse()?;
     let mut form = input::form(&parsed)?;
     let kernel = args.kernel.as_deref().or(parsed.name.as_deref());
     for pass in passes {
-        form = stages::apply(pass, &form, kernel, settings()?).map_err(|failure| match failure {
+        form = stages::apply(pass, &form, kernel, settings).map_err(|failure| match failure {
             Failure::Failed(text) => Failure::Failed(format!("{}: {text}", source.name)),
             other => other,
         })?;

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
-use uopc::debug::settings;
+use uopc::debug::Settings;
 use uopc::interp::Array;
 
 use crate::engines::{self, Subject};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Form, Source};
+use crate::stages::checked_settings;
 use crate::values::{self, Binding};
 
 const HELP: &str = "\
@@ -45,6 +46,7 @@ pub struct Args {
 /// # Errors
 /// When the graph can't be read or run, and when results differ.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
+    let settings = checked_settings()?;
     let source = input::read(&args.file)?;
     let parsed = source.parse()?;
     let subject = match input::form(&parsed)? {
@@ -63,13 +65,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
             let name = |u| source.name_of(&parsed, u).unwrap_or("root").to_string();
             graph.roots().iter().map(name).collect()
         }
-        Subject::Loops(_) => subject.outputs().iter().map(|o| format!("slot {}", o.0)).collect(),
+        Subject::Loops(_) => subject
+            .outputs()
+            .iter()
+            .map(|o| format!("slot {}", o.0))
+            .collect(),
     };
     let given = args.slots.iter().map(|text| Binding::parse(text));
     let given = given.collect::<Result<Vec<Binding>>>()?;
     let mut wrong = false;
     for case in cases(&source, given)? {
-        wrong |= !run_case(args, &subject, &names, &case, out)?;
+        wrong |= !run_case(args, settings, &subject, &names, &case, out)?;
     }
     match wrong {
         // What differs has been printed beside the engine.
@@ -89,8 +95,12 @@ struct Case {
 fn cases(source: &Source, given: Vec<Binding>) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for line in source.text.lines() {
-        let Some(line) = line.trim().strip_prefix(';').map(str::trim) else { continue };
-        let Some(line) = line.strip_prefix("run:") else { continue };
+        let Some(line) = line.trim().strip_prefix(';').map(str::trim) else {
+            continue;
+        };
+        let Some(line) = line.strip_prefix("run:") else {
+            continue;
+        };
         let (inputs, expected) = match line.split_once("==") {
             Some((inputs, expected)) => (inputs, Some(expected)),
             None => (line, None),
@@ -108,7 +118,10 @@ fn cases(source: &Source, given: Vec<Binding>) -> Result<Vec<Case>> {
         cases.push(Case { bindings, expected });
     }
     if cases.is_empty() {
-        cases.push(Case { bindings: given, expected: None });
+        cases.push(Case {
+            bindings: given,
+            expected: None,
+        });
     }
     Ok(cases)
 }
@@ -116,6 +129,7 @@ fn cases(source: &Source, given: Vec<Binding>) -> Result<Vec<Case>> {
 /// Runs one case, prints it, and says whether all agrees.
 fn run_case(
     args: &Args,
+    settings: &Settings,
     subject: &Subject,
     names: &[String],
     case: &Case,
@@ -123,9 +137,17 @@ fn run_case(
 ) -> Result<bool> {
     let mut inputs: BTreeMap<u32, Array> = BTreeMap::new();
     let wanted = subject.inputs();
-    if let Some(b) = case.bindings.iter().find(|b| wanted.iter().all(|w| w.0 != b.slot)) {
+    if let Some(b) = case
+        .bindings
+        .iter()
+        .find(|b| wanted.iter().all(|w| w.0 != b.slot))
+    {
         let slots: Vec<String> = wanted.iter().map(|w| w.0.to_string()).collect();
-        let slots = if slots.is_empty() { "none".to_string() } else { slots.join(", ") };
+        let slots = if slots.is_empty() {
+            "none".to_string()
+        } else {
+            slots.join(", ")
+        };
         return Err(Failure::usage(format!(
             "slot {} is not read by this graph; it reads {slots}",
             b.slot
@@ -136,13 +158,16 @@ fn run_case(
         let (value, origin) = match binding {
             Some(binding) => (binding.array(dtype, n)?, ""),
             // A stream of its own for each slot: adding one leaves the others as they are.
-            None => (values::random(dtype, n, args.seed ^ (u64::from(slot) << 32))?, ", random"),
+            None => (
+                values::random(dtype, n, args.seed ^ (u64::from(slot) << 32))?,
+                ", random",
+            ),
         };
         let what = format!("slot {slot}: {dtype}{}{origin}", value.shape());
         print_value(&what, &value, args.full, out)?;
         inputs.insert(slot, value);
     }
-    let results = engines::run(subject, &inputs, settings()?)?;
+    let results = engines::run(subject, &inputs, settings)?;
     // The first engine is the oracle of the others.
     let oracle = results.iter().find_map(|r| r.values.as_ref().ok());
     let oracle = oracle.ok_or_else(|| Failure::failed("no engine could run the graph"))?;
@@ -204,13 +229,21 @@ fn first_difference(names: &[String], oracle: &[Array], values: &[Array]) -> Opt
 fn unexpected(names: &[String], oracle: &[Array], tokens: &[String]) -> Result<Option<String>> {
     let n: usize = oracle.iter().map(Array::len).sum();
     if tokens.len() != n {
-        return Ok(Some(format!("{} values are expected, there are {n}", tokens.len())));
+        return Ok(Some(format!(
+            "{} values are expected, there are {n}",
+            tokens.len()
+        )));
     }
     let mut rest = tokens;
     let mut expected = Vec::new();
     for value in oracle {
         let (own, others) = rest.split_at(value.len());
-        expected.push(values::array("the `; run:` line", own, value.dtype(), value.shape())?);
+        expected.push(values::array(
+            "the `; run:` line",
+            own,
+            value.dtype(),
+            value.shape(),
+        )?);
         rest = others;
     }
     Ok(first_difference(names, oracle, &expected))

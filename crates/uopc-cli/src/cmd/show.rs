@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use uopc::backend::c::render::render;
-use uopc::debug::{Settings, settings};
+use uopc::debug::Settings;
 use uopc::ir::form::{LoopGraph, Plan, Program};
 use uopc::ir::verify;
 use uopc::pass::rangeify::rangeify;
@@ -67,7 +67,7 @@ pub fn show(args: &Args, out: &mut dyn Write) -> Result<()> {
     let mut printer = Printer {
         out,
         wanted: &args.stages,
-        settings: settings()?,
+        settings: stages::checked_settings()?,
         first: true,
     };
     printer.form(&form, name.as_deref())
@@ -151,7 +151,7 @@ impl Printer<'_> {
 
     fn code(&mut self, programs: &[Program]) -> Result<()> {
         let kernels: Vec<String> = programs.iter().map(render).collect();
-        self.stage(CODE, ": what the C compiler gets", &kernels.join("\n"))
+        self.stage(CODE, ": the kernels in C", &kernels.join("\n"))
     }
 
     fn pass(&mut self, name: &str, form: &Form, kernel: Option<&str>) -> Result<Form> {

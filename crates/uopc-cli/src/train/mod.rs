@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `mod.rs` | [`run`]: steps, epochs, stopping and going on |
 //! | `digits.rs` | the model, its data, one step, one test, the checkpoint |
-//! | `shuffle.rs` | the order of samples |
 //! | `folder.rs` | the folder of a run |
 //! | `record.rs` | arguments and log of a run |
 //! | `machine.rs` | what the record says about the machine |
@@ -19,7 +18,6 @@ pub mod folder;
 pub mod machine;
 pub mod progress;
 pub mod record;
-pub mod shuffle;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,9 +27,12 @@ use uopc::tensor::with_engine;
 
 use crate::failure::{Failure, Result};
 use crate::plot;
-use digits::Trainer;
+use digits::{ARCHITECTURE, Trainer};
 use folder::RunFolder;
 use record::{Config, Epoch, Summary};
+
+/// Where runs are kept, unless the user names a folder.
+pub const RUNS: &str = "runs";
 
 /// How long a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Step {
 /// What a run reports as it goes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// The first step comes next; it compiles.
+    Begin,
     /// A step was done.
     Step(Step),
     /// An epoch was done, tested, logged and saved.
@@ -123,46 +126,44 @@ fn run_here(
     } else {
         config.write(folder)?;
     }
-    let plan = Plan { epochs: config.epochs, steps: trainer.steps() };
+    let plan = Plan {
+        epochs: config.epochs,
+        steps: trainer.steps(),
+    };
 
+    watch(&plan, &Event::Begin)?;
     let mut last = None;
     while trainer.epochs_done() < plan.epochs {
         let epoch = trainer.epochs_done() + 1;
-        let order = shuffle::order(config.seed, epoch, trainer.samples());
         let (first, epoch_began) = (trainer.steps_done(), Instant::now());
         let rate = |done: u64| {
             ((done - first) * config.batch_size as u64) as f64 / epoch_began.elapsed().as_secs_f64()
         };
         while trainer.steps_done() < plan.steps {
-            let stopped = stop() || {
-                let stepped = trainer.step(&order);
-                // Ctrl-C in a terminal reaches the C compiler, too, which then fails.
-                let stopped = stepped.is_err() && stop();
-                if !stopped {
-                    stepped?;
-                }
-                stopped
-            };
-            let step = trainer.steps_done();
-            if stopped {
-                trainer.save(folder)?;
-                return Ok(Outcome::Stopped { epoch, step });
+            if stop() || done_unless_stopped(trainer.step(), stop)?.is_none() {
+                return stopped(&trainer, folder);
             }
+            let step = trainer.steps_done();
             let mean_loss = trainer.mean_loss();
             if !mean_loss.is_finite() {
                 return Err(diverged(epoch, step, mean_loss, folder));
             }
-            watch(&plan, &Event::Step(Step {
-                epoch,
-                step,
-                mean_loss,
-                test_accuracy: last.as_ref().map(|e: &Epoch| e.test_accuracy),
-                samples_per_second: rate(step),
-            }))?;
+            watch(
+                &plan,
+                &Event::Step(Step {
+                    epoch,
+                    step,
+                    mean_loss,
+                    test_accuracy: last.as_ref().map(|e: &Epoch| e.test_accuracy),
+                    samples_per_second: rate(step),
+                }),
+            )?;
         }
         let samples_per_second = rate(plan.steps);
         let loss = trainer.mean_loss();
-        let test = trainer.test()?;
+        let Some(test) = done_unless_stopped(trainer.test(), stop)? else {
+            return stopped(&trainer, folder);
+        };
         let done = Epoch {
             epoch,
             loss,
@@ -199,6 +200,22 @@ fn run_here(
     }))
 }
 
+/// The result, or `None` if it failed because the user stopped the run: Ctrl-C in a terminal
+/// reaches the C compiler, too, which then fails.
+fn done_unless_stopped<T>(result: Result<T>, stop: &dyn Fn() -> bool) -> Result<Option<T>> {
+    match result {
+        Err(_) if stop() => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Saves a run that goes on later.
+fn stopped(trainer: &Trainer, folder: &RunFolder) -> Result<Outcome> {
+    trainer.save(folder)?;
+    let (epoch, step) = (trainer.epochs_done() + 1, trainer.steps_done());
+    Ok(Outcome::Stopped { epoch, step })
+}
+
 fn diverged(epoch: u64, step: u64, loss: f64, folder: &RunFolder) -> Failure {
     let folder = folder.path().display();
     Failure::failed(format!(
@@ -210,11 +227,14 @@ fn diverged(epoch: u64, step: u64, loss: f64, folder: &RunFolder) -> Failure {
 
 /// Draws the course of the run.
 fn draw(config: &Config, folder: &RunFolder, points: &[plot::Point]) -> Result<()> {
-    let Config { batch_size, lr, seed, .. } = config;
-    let subtitle = format!(
-        "{}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}",
-        digits::ARCHITECTURE
-    );
+    let Config {
+        batch_size,
+        lr,
+        seed,
+        ..
+    } = config;
+    let subtitle =
+        format!("{ARCHITECTURE}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}");
     plot::save(points, "Handwritten digits", &subtitle, folder.path())
         .map_err(|e| Failure::failed(e.to_string()))?;
     Ok(())

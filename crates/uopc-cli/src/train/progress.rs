@@ -27,15 +27,18 @@ impl Bar {
     /// Shows what has happened.
     pub fn update(&self, plan: &Plan, event: &Event) {
         if let Event::Step(step) = event {
-            self.0.set_position((step.epoch - 1) * plan.steps + step.step);
-            self.0.set_prefix(format!("epoch {}/{}", step.epoch, plan.epochs));
+            self.0
+                .set_position((step.epoch - 1) * plan.steps + step.step);
+            self.0
+                .set_prefix(format!("epoch {}/{}", step.epoch, plan.epochs));
             let accuracy = match step.test_accuracy {
                 Some(share) => format!("accuracy {:.2}%  ", share * 100.0),
                 None => String::new(),
             };
             let rate = thousands(step.samples_per_second as u64);
             let loss = step.mean_loss;
-            self.0.set_message(format!("loss {loss:.4}  {accuracy}{rate} samples/s"));
+            self.0
+                .set_message(format!("loss {loss:.4}  {accuracy}{rate} samples/s"));
         }
     }
 

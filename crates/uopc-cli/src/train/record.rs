@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use uopc::data::digits;
 
 use super::folder::{LOG, RECORD, RunFolder};
 use super::machine;
@@ -25,15 +26,35 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            epochs: 30,
+            epochs: 40,
             batch_size: 32,
-            lr: 0.003,
+            lr: 0.004,
             seed: 0,
         }
     }
 }
 
 impl Config {
+    /// Whether the numbers make sense.
+    ///
+    /// # Errors
+    /// A usage failure for a learning rate that is none, and for a batch that can't be filled.
+    pub fn check(&self) -> Result<()> {
+        let (lr, size) = (self.lr, self.batch_size);
+        if !(lr.is_finite() && lr > 0.0) {
+            return Err(Failure::usage(format!(
+                "--lr {lr}: use a number above 0, such as 0.004"
+            )));
+        }
+        let n = digits::load()?.train.len();
+        if !(1..=n).contains(&size) {
+            return Err(Failure::usage(format!(
+                "--batch-size {size}: there are {n} images to train with; use 1 to {n}"
+            )));
+        }
+        Ok(())
+    }
+
     /// Writes the record of a run that begins.
     ///
     /// # Errors

@@ -86,6 +86,32 @@ pub fn chain_product(x: &UOp) -> Option<(UOp, Vec<UOp>)> {
     None
 }
 
+/// True if this, seen through movement ops, is a product that some chain might sum. The chain sums
+/// the product itself and not the rounded value, so memory that holds the latter can't stand for
+/// such a node.
+pub fn may_be_chained(u: &UOp) -> bool {
+    let repeats = |factor: &UOp| {
+        let mut u = factor;
+        for _ in 0..REACH {
+            match u.op() {
+                Op::Expand(_) => return true,
+                op if op.is_movement() || matches!(op, Op::Cast(_)) => u = &u.src()[0],
+                _ => return false,
+            }
+        }
+        false
+    };
+    let mut product = u;
+    for _ in 0..REACH {
+        match product.op() {
+            Op::Mul => return product.dtype().is_float() && product.src().iter().all(repeats),
+            op if op.is_movement() => product = &product.src()[0],
+            _ => return false,
+        }
+    }
+    false
+}
+
 fn is_broadcast_factor(factor: &UOp, mut axes: Axes) -> bool {
     let mut expanded = false;
     let mut u = factor;

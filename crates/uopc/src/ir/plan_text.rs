@@ -5,7 +5,8 @@
 //!
 //! - A buffer is a BUFFER with a text slot: an input has the slot that the caller binds, the
 //!   others have the numbers that follow the inputs' largest. What no call writes is an input; what
-//!   a call writes and the last sink lists is an output, the rest is temporary.
+//!   a call writes and the last sink lists is an output, the rest is temporary. A buffer without
+//!   elements that no call writes and that is no input is AFTER(buffer, SINK()): nothing fills it.
 //! - A CALL has the kernel's body, the buffers it writes and the buffers it reads. The body is a
 //!   SINK of the kernel's roots, then one PARAM for each of these buffers in the same order.
 //! - A buffer that an earlier call writes is read as AFTER(buffer, call), so the order is in the
@@ -61,8 +62,9 @@ impl Plan {
     pub fn to_uops(&self) -> Result<Vec<UOp>> {
         verify::plan(self)?;
         let buffers = self.buffer_nodes();
+        let listed = self.complete_at_entry(&buffers)?;
         // Each buffer as the calls so far have left it.
-        let mut now = buffers.clone();
+        let mut now = listed.clone();
         let mut calls = Vec::new();
         for kernel in &self.kernels {
             let mut body: Vec<UOp> = kernel.body.roots().to_vec();
@@ -91,7 +93,7 @@ impl Plan {
         let outputs: Vec<UOp> = (self.outputs.iter())
             .map(|&b| now[b as usize].clone())
             .collect();
-        let lists = [buffers, calls, outputs];
+        let lists = [listed, calls, outputs];
         Ok(lists.iter().map(|list| UOp::sink(list)).collect())
     }
 
@@ -118,6 +120,21 @@ impl Plan {
                 UOp::slot(slot, b.dtype, b.n)
             })
             .collect()
+    }
+
+    /// The buffers as they are before the first call.
+    fn complete_at_entry(&self, buffers: &[UOp]) -> Result<Vec<UOp>> {
+        let outs = self.kernels.iter().flat_map(|kernel| &kernel.outs);
+        let written: FxHashSet<BufferIndex> = outs.map(|out| out.1).collect();
+        let nothing = UOp::sink(&[]);
+        let at_entry = |(b, u): (usize, &UOp)| {
+            let is_input = matches!(self.buffers[b].role, Role::Input(_));
+            if is_input || written.contains(&(b as BufferIndex)) {
+                return Ok(u.clone());
+            }
+            after(u, &nothing)
+        };
+        buffers.iter().enumerate().map(at_entry).collect()
     }
 
     /// The plan that three roots describe, with the reasons of its buffers (empty where none is
@@ -155,7 +172,8 @@ impl Plan {
             }
         }
         for (u, reason) in reasons {
-            if let Some(&b) = reader.index.get(u) {
+            let found = reader.index.get(u).or_else(|| reader.after.get(u));
+            if let Some(&b) = found {
                 buffers[b as usize].reason = reason.clone();
             }
         }
@@ -183,25 +201,33 @@ struct PlanReader {
 }
 
 impl PlanReader {
-    /// Adds a buffer; as long as no call writes it, it is an input.
+    /// Adds a buffer; as long as no call writes it, it is an input, unless nothing fills it.
     fn list(&mut self, u: &UOp) -> Result<()> {
+        let position = self.buffers.len() as BufferIndex;
+        let unfilled = matches!(u.op(), Op::After) && u.src()[1] == UOp::sink(&[]);
+        let buffer = if unfilled { &u.src()[0] } else { u };
         let Op::Buffer {
             id: BufferId::Slot(slot),
             dtype,
             n,
-        } = *u.op()
+        } = *buffer.op()
         else {
             let found = u.op().mnemonic();
             return malformed(format!("lists buffers with slots, not {found}"));
         };
-        let position = self.buffers.len() as BufferIndex;
-        if self.index.insert(u.clone(), position).is_some() {
+        if self.index.insert(buffer.clone(), position).is_some() {
             return malformed(format!("lists the buffer of slot {slot} twice"));
         }
+        let role = if unfilled {
+            self.after.insert(u.clone(), position);
+            Role::Temporary
+        } else {
+            Role::Input(slot)
+        };
         self.buffers.push(PlanBuffer {
             dtype,
             n,
-            role: Role::Input(slot),
+            role,
             reason: "".into(),
         });
         Ok(())
@@ -214,7 +240,7 @@ impl PlanReader {
         }
         match self.index.get(u) {
             Some(&b) if matches!(self.buffers[b as usize].role, Role::Input(_)) => Ok(b),
-            Some(_) => malformed("reads a written buffer that is not an after of its call".into()),
+            Some(_) => malformed("reads a written buffer, not an after of its call".into()),
             None => {
                 let found = u.op().mnemonic();
                 malformed(format!("reads listed buffers and afters, not {found}"))
@@ -280,7 +306,7 @@ impl PlanReader {
 fn malformed<T>(message: String) -> Result<T> {
     Err(Error::Verify {
         form: "plan",
-        message: format!("a plan {message}"),
+        message,
         site: None,
     })
 }

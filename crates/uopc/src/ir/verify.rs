@@ -94,7 +94,8 @@ fn numbers_are_unique<'u>(
             && other != u
         {
             let (kind, n) = key;
-            let rule = format!("{kind} {n} is declared in two ways; here and {other:?}");
+            let other = quote(roots, other);
+            let rule = format!("{kind} {n} is declared in another way than as {other}");
             return Err(broken(form, roots, u, rule));
         }
     }

@@ -7,14 +7,16 @@
 //! Cost:     linear in nodes and in what kernels compute again.
 //! Example:  tests/golden/kernelize/softmax.uir, three kernels.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fusion::{self, Reason};
 use crate::error::{Error, Result};
+use crate::ir::fold::chain_product;
 use crate::ir::form::{BufferIndex, Kernel, Plan, PlanBuffer, Role, ShapeGraph};
-use crate::ir::op::{BufferId, ParamMode};
+use crate::ir::op::{BufferId, Fold, ParamMode};
 use crate::ir::visit::{Graph, substitute, toposort};
 use crate::ir::{Op, UOp, verify};
 
@@ -159,23 +161,41 @@ fn kernel(
 }
 
 /// The nodes that the kernel of node i computes, in order, and the buffered nodes it reads.
+///
+/// A chain sums a product before it is rounded, so its kernel computes the product even where
+/// another kernel has stored it.
 fn extent_of(graph: &Graph, reasons: &[Option<Reason>], i: usize) -> (Vec<usize>, Vec<usize>) {
-    let (mut members, mut stops) = (Vec::new(), Vec::new());
-    let mut seen = FxHashSet::default();
+    let (mut members, mut stops) = (BTreeSet::new(), BTreeSet::new());
+    let mut unrounded = FxHashSet::default();
     let mut stack = vec![i];
     while let Some(k) = stack.pop() {
-        if !seen.insert(k) {
+        let stored = k != i && (reasons[k].is_some() || is_buffer(&graph.nodes[k]));
+        if stored && !unrounded.contains(&k) {
+            stops.insert(k);
             continue;
         }
-        if k != i && (reasons[k].is_some() || is_buffer(&graph.nodes[k])) {
-            stops.push(k);
-        } else {
-            members.push(k);
+        stops.remove(&k);
+        if members.insert(k) {
+            unrounded.extend(chain_path(graph, k));
             stack.extend(graph.src(k).iter().map(|&s| s as usize));
         }
     }
-    members.sort_unstable();
-    (members, stops)
+    (members.into_iter().collect(), stops.into_iter().collect())
+}
+
+/// The nodes from below a chain down to the product that it sums.
+fn chain_path(graph: &Graph, k: usize) -> Vec<usize> {
+    let Op::Reduce {
+        fold: Fold::Chain, ..
+    } = graph.nodes[k].op()
+    else {
+        return Vec::new();
+    };
+    let Some((product, through)) = chain_product(&graph.nodes[k].src()[0]) else {
+        return Vec::new();
+    };
+    let nodes = through.iter().chain([&product]);
+    nodes.filter_map(|u| graph.position(u)).collect()
 }
 
 /// Gives the parameters their final numbers: a plan of one kernel keeps the numbers of the text

@@ -5,15 +5,17 @@
 //! is treated in the same way, its new nodes first. Nothing recurses: nodes in work stand on a
 //! stack of our own. The cost is linear in the nodes of the graph plus those that rules build.
 
+use std::mem::{self, Discriminant, discriminant};
+
 use rustc_hash::FxHashMap;
 
 use super::trace::Trace;
 use super::{Miss, RuleSet};
 use crate::error::{Error, Result};
-use crate::ir::UOp;
 use crate::ir::bounds::Bounds;
 use crate::ir::uop::Sources;
 use crate::ir::visit::Graph;
+use crate::ir::{Op, UOp};
 
 /// Says whether a node may be given these new sources; if not it stays as it is, sources and
 /// all. The last argument gives the normal form of a node below.
@@ -71,6 +73,7 @@ pub fn rewrite(
         rules,
         trace,
         bounds: Bounds::new(),
+        tried: FxHashMap::default(),
         normal: FxHashMap::default(),
         fired: vec![0; rules.rules.len()],
         firings: 0,
@@ -80,8 +83,14 @@ pub fn rewrite(
     };
     driver.normal.reserve(graph.len());
     let mut map: Vec<UOp> = Vec::with_capacity(graph.len());
-    for u in &graph.nodes {
-        map.push(driver.normalise(u)?);
+    for (i, u) in graph.nodes.iter().enumerate() {
+        let src = graph.src(i).iter().map(|&s| map[s as usize].clone());
+        let rebuilt = driver.on_sources(u, src.collect())?;
+        let normal = driver.normalise(&rebuilt)?;
+        if rebuilt != *u {
+            driver.normal.insert(u.clone(), normal.clone());
+        }
+        map.push(normal);
     }
     let names = rules.rules.iter().map(|r| r.name);
     let fired = names.zip(driver.fired.iter().copied());
@@ -108,6 +117,8 @@ struct Driver<'a> {
     rules: &'a RuleSet,
     trace: Option<&'a mut Trace>,
     bounds: Bounds,
+    /// The rules of each op met so far.
+    tried: FxHashMap<Discriminant<Op>, &'a [u32]>,
     /// The normal form of each node met, that of a normal form being itself.
     normal: FxHashMap<UOp, UOp>,
     fired: Vec<u64>,
@@ -135,18 +146,20 @@ impl Frame {
         }
     }
 
-    fn become_(&mut self, u: UOp) {
-        self.were.push(std::mem::replace(&mut self.now, u));
+    fn turn_into(&mut self, u: UOp) {
+        self.were.push(mem::replace(&mut self.now, u));
         self.next = 0;
     }
 }
 
 impl Driver<'_> {
+    /// The normal form of a node whose sources may be anything.
     fn normalise(&mut self, root: &UOp) -> Result<UOp> {
         let mut stack = vec![Frame::new(root)];
+        let mut normal = root.clone();
         while let Some(frame) = stack.last_mut() {
-            if let Some(normal) = self.normal.get(&frame.now) {
-                let normal = normal.clone();
+            if let Some(known) = self.normal.get(&frame.now) {
+                normal = known.clone();
                 self.settle(stack.pop(), &normal);
                 continue;
             }
@@ -159,20 +172,21 @@ impl Driver<'_> {
                 stack.push(source);
                 continue;
             }
-            let rebuilt = self.rebuild(&frame.now)?;
+            let src: Sources = src.iter().map(|s| self.normal[s].clone()).collect();
+            let rebuilt = self.on_sources(&frame.now, src)?;
             if rebuilt != frame.now {
-                frame.become_(rebuilt);
+                frame.turn_into(rebuilt);
                 continue;
             }
             match self.step(&frame.now)? {
-                Some(next) => frame.become_(next),
+                Some(next) => frame.turn_into(next),
                 None => {
-                    let normal = frame.now.clone();
+                    normal = frame.now.clone();
                     self.settle(stack.pop(), &normal);
                 }
             }
         }
-        Ok(self.normal[root].clone())
+        Ok(normal)
     }
 
     /// Notes the normal form of everything that a frame's node was.
@@ -185,12 +199,10 @@ impl Driver<'_> {
     }
 
     /// The node on the normal forms of its sources.
-    fn rebuild(&self, u: &UOp) -> Result<UOp> {
-        let unchanged = |s: &UOp| self.normal[s] == *s;
-        if u.src().iter().all(unchanged) {
+    fn on_sources(&self, u: &UOp, src: Sources) -> Result<UOp> {
+        if u.src() == &src[..] {
             return Ok(u.clone());
         }
-        let src: Sources = u.src().iter().map(|s| self.normal[s].clone()).collect();
         let normal_of = |s: &UOp| self.normal.get(s).cloned();
         match self.rules.guard {
             Some(accepts) if !accepts(u, &src, &normal_of) => Ok(u.clone()),
@@ -203,8 +215,11 @@ impl Driver<'_> {
         if self.firings >= self.fuel {
             return Ok(None);
         }
-        for &k in self.rules.on(u) {
-            let rule = &self.rules.rules[k as usize];
+        let rules = self.rules;
+        let kind = discriminant(u.op());
+        let tried = self.tried.entry(kind).or_insert_with(|| rules.on(u.op()));
+        for &k in *tried {
+            let rule = &rules.rules[k as usize];
             match (rule.apply)(u, &mut self.bounds) {
                 Ok(next) if next == *u => {}
                 Ok(next) => {

@@ -17,8 +17,8 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
-use crate::ir::UOp;
 use crate::ir::bounds::Bounds;
+use crate::ir::{Op, UOp};
 
 pub use driver::{Guard, Limits, Rewritten, StopReason, rewrite};
 pub use trace::Trace;
@@ -192,8 +192,8 @@ impl RuleSet {
         &self.rules
     }
 
-    /// The rules that are tried on a node.
-    fn on(&self, u: &UOp) -> &[u32] {
-        self.by_op.get(u.op().mnemonic()).map_or(&[], Vec::as_slice)
+    /// The rules that are tried on an op.
+    fn on(&self, op: &Op) -> &[u32] {
+        self.by_op.get(op.mnemonic()).map_or(&[], Vec::as_slice)
     }
 }

@@ -60,8 +60,10 @@ impl Trace {
     /// # Errors
     /// [`Error::File`] if it can't be written.
     pub fn record(&mut self, rule: &str, before: &UOp, after: &UOp) -> Result<()> {
+        let near = near(before, after);
         let mut cut = Vec::new();
-        let (before, after) = (snippet(before, &mut cut), snippet(after, &mut cut));
+        let before = snippet(before, &near, &mut cut);
+        let after = snippet(after, &near, &mut cut);
         let (rule, before, after) = (json(rule), json(&before), json(&after));
         let line = format!("{{\"rule\":{rule},\"before\":{before},\"after\":{after}}}\n");
         let written = self.out.write_all(line.as_bytes());
@@ -85,16 +87,15 @@ impl Trace {
     }
 }
 
-/// How many nodes a text shows, leaves not counted.
-const NEAR: usize = 24;
+/// How many nodes two texts show, leaves not counted.
+const NEAR: usize = 32;
 
 /// The slot of the first node that is too deep to be shown.
 const FIRST_CUT: u32 = 1000;
 
-/// The text of a node and of those near it. `cut` lists the nodes shown as buffers so far.
-fn snippet(u: &UOp, cut: &mut Vec<UOp>) -> String {
-    // The nearest nodes first, so that the text shows all of what a rule looked at.
-    let mut near = vec![u.clone()];
+/// The nodes that are shown: the nearest ones, so that this is all of what a rule looked at.
+fn near(before: &UOp, after: &UOp) -> Vec<UOp> {
+    let mut near = vec![before.clone(), after.clone()];
     let mut next = 0;
     while next < near.len() && near.len() < NEAR {
         for s in near[next].src().to_vec() {
@@ -104,14 +105,14 @@ fn snippet(u: &UOp, cut: &mut Vec<UOp>) -> String {
         }
         next += 1;
     }
-    let shown = near
-        .iter()
-        .rev()
-        .try_fold(FxHashMap::default(), |mut made, u| {
-            copy(u, &near, cut, &mut made).map(|()| made)
-        });
-    match shown {
-        Ok(made) => made[u].to_uir(),
+    near
+}
+
+/// The text of a node and of those near it. `cut` lists the nodes shown as buffers so far.
+fn snippet(u: &UOp, near: &[UOp], cut: &mut Vec<UOp>) -> String {
+    let mut made = FxHashMap::default();
+    match copy(u, near, cut, &mut made) {
+        Ok(()) => made[u].to_uir(),
         Err(_) => format!("{u:?}"),
     }
 }
@@ -119,7 +120,6 @@ fn snippet(u: &UOp, cut: &mut Vec<UOp>) -> String {
 /// Makes the node on copies of its sources: of those near, what `made` holds or will hold, of
 /// leaves themselves, of others a buffer.
 fn copy(u: &UOp, near: &[UOp], cut: &mut Vec<UOp>, made: &mut FxHashMap<UOp, UOp>) -> Result<()> {
-    // A near node found early can be a source of one found late, so sources come first here.
     let mut pending = vec![u.clone()];
     while let Some(u) = pending.last().cloned() {
         let missing = |s: &&UOp| near.contains(s) && !made.contains_key(*s);

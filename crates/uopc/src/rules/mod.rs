@@ -57,12 +57,12 @@ pub const SCALAR_TABLES: &[&[Rule]] = &[
 
 /// The rules for shape graphs.
 pub fn shape_rules() -> RuleSet {
-    RuleSet::new("simplify_shapes", SHAPE_TABLES).guarded(keeps_chain_products)
+    RuleSet::new("simplify", SHAPE_TABLES).guarded(keeps_chain_products)
 }
 
 /// The rules for scalar and index expressions in loops.
 pub fn scalar_rules() -> RuleSet {
-    RuleSet::new("simplify_scalars", SCALAR_TABLES)
+    RuleSet::new("simplify_loops", SCALAR_TABLES)
 }
 
 /// Every rule once, in the order of the tables.

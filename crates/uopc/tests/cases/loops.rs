@@ -25,11 +25,11 @@ pub fn put(cases: &mut Cases) {
         for truth in [true, false] {
             let gate = UOp::truth(truth);
             let load = memory.load(&counter(3, 0), Some(&gate)).unwrap();
-            cases.put("load_gate_known", dtype, load);
+            cases.put("load_gate_known", load);
         }
         let sum = &(&counter(3, 0) * &int(4)) + &counter(4, 1);
         let index = &(&sum * &int(5)) + &counter(5, 2);
-        cases.put("index_flat", dtype, memory.load(&index, None).unwrap());
+        cases.put("index_flat", memory.load(&index, None).unwrap());
 
         let out = UOp::param(1, ParamMode::Out, dtype, N);
         let value = memory.load(&counter(3, 0), None).unwrap();
@@ -37,15 +37,14 @@ pub fn put(cases: &mut Cases) {
         let set = out
             .store(&counter(3, 0), &[value.clone()], Combine::Set, Some(&gate))
             .unwrap();
-        cases.put("store_gate_true", dtype, set);
+        cases.put("store_gate_true", set);
         let pair = [value.clone(), value.clone()];
         let sum = out
             .store(&counter(3, 0), &pair, Combine::MulAcc, Some(&gate))
             .unwrap();
-        cases.put("store_gate_true", dtype, sum);
+        cases.put("store_gate_true", sum);
         cases.put(
             "index_flat",
-            dtype,
             out.store(&index, &[value], Combine::Set, None).unwrap(),
         );
     }

@@ -12,7 +12,6 @@ use super::N;
 /// A rule, and a graph on which it fires.
 pub struct Case {
     pub rule: &'static str,
-    pub dtype: DType,
     pub input: UOp,
 }
 
@@ -76,14 +75,14 @@ fn op(op: Op, src: &[UOp]) -> UOp {
 struct Cases(Vec<Case>);
 
 impl Cases {
-    fn put(&mut self, rule: &'static str, dtype: DType, input: UOp) {
-        self.0.push(Case { rule, dtype, input });
+    fn put(&mut self, rule: &'static str, input: UOp) {
+        self.0.push(Case { rule, input });
     }
 
     fn each(&mut self, rule: &'static str, dtypes: &[DType], input: impl Fn(&At) -> UOp) {
         for &dtype in dtypes {
             let input = input(&At { dtype });
-            self.put(rule, dtype, input);
+            self.put(rule, input);
         }
     }
 }
@@ -140,33 +139,28 @@ fn fold(cases: &mut Cases) {
             for which in binary.iter().chain(more) {
                 let node = op(which.clone(), &[x.clone(), y.clone()]);
                 match (which, dtype.is_float()) {
-                    (Op::Mul, false) => cases.put("fold_int_product", dtype, node),
-                    (Op::Mul, true) => cases.put("fold_product", dtype, node),
-                    _ => cases.put("fold_constants", dtype, node),
+                    (Op::Mul, false) => cases.put("fold_int_product", node),
+                    (Op::Mul, true) => cases.put("fold_product", node),
+                    _ => cases.put("fold_constants", node),
                 }
             }
             if dtype.is_float() {
                 for which in &unary {
                     cases.put(
                         "fold_constants",
-                        dtype,
                         op(which.clone(), std::slice::from_ref(&x)),
                     );
                 }
             }
             if dtype != DType::Bool {
                 let sources = [x.clone(), y.clone(), z.clone()];
-                cases.put("fold_constants", dtype, op(Op::MulAcc, &sources));
+                cases.put("fold_constants", op(Op::MulAcc, &sources));
             }
             for to in DType::ALL {
-                cases.put(
-                    "fold_constants",
-                    dtype,
-                    op(Op::Cast(to), std::slice::from_ref(&x)),
-                );
+                cases.put("fold_constants", op(Op::Cast(to), std::slice::from_ref(&x)));
             }
             let chosen = full(Scalar::from_bool(k % 2 == 0));
-            cases.put("fold_constants", dtype, chosen.where_(&x, &y).unwrap());
+            cases.put("fold_constants", chosen.where_(&x, &y).unwrap());
         }
     }
     cases.each("fold_exact_product", &FLOATS, |at| &at.c(1.5) * &at.c(-3.0));
@@ -289,7 +283,7 @@ fn bits_and_casts(cases: &mut Cases) {
                 let inner = op(Op::Cast(mid), &[At { dtype: from }.x()]);
                 let input = op(Op::Cast(to), &[inner]);
                 if super::fire(super::rule("cast_cast"), &input).1 > 0 {
-                    cases.put("cast_cast", from, input);
+                    cases.put("cast_cast", input);
                 }
             }
         }

@@ -4,59 +4,18 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use uopc::Result;
-use uopc::interp::{Array, graph};
+use uopc::interp::Array;
 use uopc::ir::composite::{cat, flip, pad};
-use uopc::ir::op::{BufferId, Op, ReduceOp, StageKind};
+use uopc::ir::op::{Op, ReduceOp, StageKind};
 use uopc::ir::visit::Graph;
-use uopc::ir::{DType, Scalar, Shape, UOp, print};
+use uopc::ir::{DType, Scalar, Shape, UOp};
 
-/// A graph over numbered slots, and the contents of the slots.
-#[derive(Clone)]
-pub struct Case {
-    /// Where it came from.
-    pub seed: u64,
-    /// What is computed.
-    pub roots: Vec<UOp>,
-    /// Contents of slot i.
-    pub slots: Vec<Array>,
-}
-
-impl Case {
-    /// What a slot holds.
-    pub fn bind(&self, u: &UOp) -> Option<Array> {
-        match u.op() {
-            Op::Buffer {
-                id: BufferId::Slot(k),
-                ..
-            } => self.slots.get(*k as usize).cloned(),
-            _ => None,
-        }
-    }
-
-    /// The values of the roots, by the graph interpreter.
-    pub fn values(&self) -> Result<Vec<Array>> {
-        graph::eval(&self.roots, &|u| self.bind(u))
-    }
-
-    /// The case as `.uir` with the contents of the slots it reads, ready to be kept as a file.
-    pub fn text(&self) -> String {
-        let mut out = format!("; seed {}\n", self.seed);
-        let read = Graph::new(&self.roots);
-        for (k, array) in self.slots.iter().enumerate() {
-            let is_slot = |u: &&UOp| matches!(u.op(), Op::Buffer { id: BufferId::Slot(slot), .. } if *slot as usize == k);
-            if read.nodes.iter().any(|u| is_slot(&u)) {
-                let values: Vec<String> = array.scalars().map(|s| s.to_string()).collect();
-                out += &format!("; slot {k} = [{}]\n", values.join(", "));
-            }
-        }
-        out + &print::to_uir(&self.roots)
-    }
-}
+use crate::case::Case;
 
 /// Elements that a value may have, but for the rare long axis.
 const LARGEST: usize = 400;
 
-/// The graph of a seed: the same on every machine.
+/// The graph of a seed, always the same.
 pub fn generate(seed: u64) -> Case {
     let mut g = Generator {
         rng: SmallRng::seed_from_u64(seed ^ 0x5eed_0f_9aff),
@@ -77,12 +36,12 @@ pub fn generate(seed: u64) -> Case {
         }
     }
     // Roots are what nothing reads, most of it, and now and then what something reads as well.
-    let graph = Graph::new(&g.pool);
-    let unread = graph.uses();
-    let mut roots: Vec<UOp> = (0..graph.len())
-        .filter(|&i| unread[i] == 1 && g.chance(70))
-        .map(|i| graph.nodes[i].clone())
-        .collect();
+    let mut roots: Vec<UOp> = Vec::new();
+    for u in unread(&g.pool) {
+        if g.chance(70) {
+            roots.push(u);
+        }
+    }
     if roots.is_empty() || g.chance(25) {
         let root = g.any();
         roots.push(root);
@@ -92,6 +51,23 @@ pub fn generate(seed: u64) -> Case {
         roots,
         slots: g.slots,
     }
+}
+
+/// The nodes that no other reads.
+fn unread(pool: &[UOp]) -> Vec<UOp> {
+    let graph = Graph::new(pool);
+    let uses = graph.uses();
+    let mut roots = graph.roots.clone();
+    roots.dedup();
+    // A root counts as read once for each time it is in the pool.
+    let times = |r: u32| graph.roots.iter().filter(|&&other| other == r).count() as u32;
+    roots.retain(|&r| uses[r as usize] == times(r));
+    roots.sort_unstable();
+    roots.dedup();
+    roots
+        .iter()
+        .map(|&r| graph.nodes[r as usize].clone())
+        .collect()
 }
 
 struct Generator {
@@ -271,7 +247,10 @@ impl Generator {
 
     /// One more node, or none where the choice does not fit.
     fn step(&mut self) -> Result<Option<UOp>> {
-        let x = self.any();
+        let mut x = self.any();
+        if self.chance(15) {
+            x = x.cast(self.pick(&DType::ALL))?;
+        }
         let node = match self.rng.random_range(0..22) {
             0..3 => self.unary(&x)?,
             3..7 => self.binary(&x)?,
@@ -567,8 +546,8 @@ impl Generator {
         let extent = |g: &mut Generator| g.pick(&[1, 2, 2, 3, 5, 7]);
         let (m, n) = (extent(self), extent(self));
         let k = self.pick(&[0, 1, 2, 3, 5, 17, 20]);
-        let (m, n) = if self.chance(1) { (2, 2) } else { (m, n) };
-        let k = if (m, n) == (2, 2) && self.chance(10) {
+        // Long sums restart every 4096.
+        let k = if m * n <= 4 && self.chance(10) {
             4100
         } else {
             k

@@ -120,8 +120,9 @@ impl<'g> Checker<'g> {
         }
         for u in &statement.reads {
             if is_range(u) && !outside.contains(*u) {
-                let rule = format!("a statement uses only ranges that it lists, not {u:?}");
-                return self.fail(statement.end, format!("{rule}, which is {}", self.name(u)));
+                let other = super::quote(std::slice::from_ref(self.sink), u);
+                let rule = format!("a statement uses only ranges that it lists, unlike {other}");
+                return self.fail(statement.end, rule);
             }
         }
         Ok(())
@@ -204,12 +205,6 @@ impl<'g> Checker<'g> {
             }
         }
         Ok(())
-    }
-
-    /// The left side of a node's line, such as `%4`.
-    fn name(&self, u: &UOp) -> String {
-        let line = super::quote(std::slice::from_ref(self.sink), u);
-        line.split(" =").next().unwrap_or(&line).into()
     }
 }
 
@@ -334,7 +329,7 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
             None => Ok(()),
             Some(source) => {
                 let found = source.op().mnemonic();
-                fail(format!("values are made of values, not of a {found}"))
+                fail(format!("values are made of values, not of {found}"))
             }
         },
         Op::Buffer { .. } => fail("kernels know parameters, not buffers".into()),

@@ -5,7 +5,8 @@
 //!    number of elements.
 //! 3. A kernel's slots are distinct, and its body reads exactly the parameters of its inputs,
 //!    each of its buffer's dtype and length, and no BUFFER.
-//! 4. Inputs are never written; every other buffer is written once, before it is read.
+//! 4. Inputs are never written; every other buffer is written once, before it is read. One
+//!    without elements need not be written.
 //! 5. A buffer is an output exactly if it is written and listed in the plan's outputs.
 
 use crate::error::{Error, Result};
@@ -36,8 +37,8 @@ pub(super) fn check(plan: &Plan) -> Result<()> {
         buffer(plan, "the outputs", b)?;
         listed[b as usize] = true;
     }
-    for (b, PlanBuffer { role, .. }) in plan.buffers.iter().enumerate() {
-        if !filled[b] {
+    for (b, PlanBuffer { role, n, .. }) in plan.buffers.iter().enumerate() {
+        if !filled[b] && *n > 0 {
             return broken(format!("no kernel writes buffer {b}, which is no input"));
         }
         match role {
@@ -69,7 +70,7 @@ fn check_kernel(plan: &Plan, kernel: &Kernel, filled: &mut [bool]) -> Result<()>
     }
     for &(slot, b) in &kernel.ins {
         buffer(plan, name, b)?;
-        if !filled[b as usize] {
+        if !filled[b as usize] && plan.buffers[b as usize].n > 0 {
             return broken(format!(
                 "{name} reads buffer {b} (slot {slot}) before it is written"
             ));

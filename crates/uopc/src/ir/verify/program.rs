@@ -302,7 +302,7 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
             None => Ok(()),
             Some(source) => {
                 let found = source.op().mnemonic();
-                fail(format!("values are made of values, not of a {found}"))
+                fail(format!("values are made of values, not of {found}"))
             }
         },
         Op::Buffer { .. } => fail("kernels know parameters, not buffers".into()),

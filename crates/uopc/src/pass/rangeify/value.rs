@@ -166,7 +166,9 @@ impl Lowering {
             }
             Op::Stack => {
                 if let Some(k) = as_constant(&at[0]) {
-                    let part = &node.src()[k as usize];
+                    // Outside the stack a gate is false and any part will do.
+                    let last = node.src().len() - 1;
+                    let part = &node.src()[usize::try_from(k).unwrap_or(0).min(last)];
                     (vec![ask(part, at[1..].to_vec(), gate.clone())], How::Same)
                 } else {
                     let (needs, conditions) = select(node, at, gate.as_ref(), scope)?;

@@ -107,7 +107,7 @@ fn param_out(checker: &Checker, accesses: &Accesses) -> Result<()> {
     }
     for &k in &accesses.stores {
         if statements[k].combine != Combine::Set && !may_hold(k) {
-            let rule = format!("{rule} by a combining store; set it first");
+            let rule = "a parameter of mode out is set before anything is combined into it";
             return checker.fail(statements[k].store, rule);
         }
     }

@@ -1,0 +1,579 @@
+//! The program as its users meet it: what each command prints, and the code it ends with.
+
+mod program;
+
+use program::{Finished, file, uopc, uopc_with_input};
+
+const PRODUCT: &str = "\
+%0 = buffer 3 : dtype=f32 slot=0
+%1 = buffer 3 : dtype=f32 slot=1
+%2 = mul %0, %1
+%3 = add %2, %0
+%4 = reduce %3, ADD, 1
+";
+
+// ---- lists ----
+
+#[test]
+fn lists_hold_what_their_tables_hold() {
+    let lines = |args: &[&str]| {
+        uopc(args)
+            .ok()
+            .lines()
+            .map(str::to_string)
+            .collect::<Vec<_>>()
+    };
+    let ops: Vec<&str> = uopc::ir::op::OPS.iter().map(|op| op.mnemonic).collect();
+    assert_eq!(lines(&["ops", "--names"]), ops);
+    let passes: Vec<&str> = uopc::pass::PASSES.iter().map(|pass| pass.name).collect();
+    assert_eq!(lines(&["passes", "--names"]), passes);
+    let rules: Vec<&str> = uopc::rules::all().iter().map(|rule| rule.name).collect();
+    assert_eq!(lines(&["rules", "--names"]), rules);
+    let variables: Vec<&str> = uopc::debug::VARIABLES.iter().map(|v| v.name).collect();
+    assert_eq!(lines(&["env", "--names"]), variables);
+    for (list, names) in [
+        ("ops", ops),
+        ("passes", passes),
+        ("rules", rules),
+        ("env", variables),
+    ] {
+        let (text, page) = (uopc(&[list]).ok(), uopc(&[list, "--markdown"]).ok());
+        for name in names {
+            let word = |w: &str| w.trim_end_matches('=') == name;
+            assert!(
+                text.split([' ', '=', '\n']).any(word),
+                "{name} in `uopc {list}`"
+            );
+            assert!(
+                page.contains(&format!("\n| `{name}` |")),
+                "{name} in `uopc {list} --markdown`"
+            );
+        }
+        assert!(page.starts_with("# "), "{page}");
+    }
+}
+
+#[test]
+fn a_list_reads_well() {
+    let ops = uopc(&["ops"]).ok();
+    let leaves = "\
+Leaves: they have no sources
+
+  op      sources  meaning
+  const   0        a scalar constant; in text it stands inline
+  buffer  0        one-dimensional storage
+";
+    assert!(ops.starts_with(leaves), "{ops}");
+    let env = uopc(&["env"]).ok();
+    let cc = "\
+CC=a command
+    the C compiler
+    default: cc, gcc or clang, the first found
+";
+    assert!(env.contains(cc), "{env}");
+}
+
+// ---- run ----
+
+#[test]
+fn run_prints_values_and_compares_engines() {
+    let graph = file("graph.uir", PRODUCT);
+    let found = uopc(&[
+        "run",
+        &graph,
+        "--slot",
+        "0=1,2,3",
+        "--slot",
+        "1=[10, 20, 30]",
+    ])
+    .ok();
+    assert_eq!(
+        found,
+        "\
+slot 0: f32(3,) [1.0, 2.0, 3.0]
+slot 1: f32(3,) [10.0, 20.0, 30.0]
+%4 = f32() 146.0
+graph interpreter  gives these values
+loop interpreter   agrees to the last bit
+compiled C         agrees to the last bit
+"
+    );
+}
+
+#[test]
+fn run_takes_inputs_and_expectations_from_the_file() {
+    let graph = format!(
+        "; run: slot0=[1,2,3] slot1=[10,20,30] == [146]\n; run: slot0=[0,0,0] slot1=[1,1,nan] == [nan]\n{PRODUCT}"
+    );
+    let found = uopc_with_input(&["run", "-"], &graph).ok();
+    assert_eq!(
+        found
+            .matches("expected values    agree to the last bit\n")
+            .count(),
+        2,
+        "{found}"
+    );
+
+    let failed = uopc_with_input(&["run", "-"], &graph.replace("146", "147"));
+    assert_eq!(failed.code, 1);
+    let line = "expected values    DIFFER: %4, element 0 of (): 146.0 (0x43120000) against 147.0 (0x43130000)\n";
+    assert!(failed.stdout.contains(line), "{}", failed.stdout);
+    assert_eq!(failed.stderr, "error: standard input: results differ\n");
+}
+
+#[test]
+fn random_inputs_follow_the_seed() {
+    let graph = file("graph.uir", PRODUCT);
+    let first = uopc(&["run", &graph]).ok();
+    assert_eq!(first, uopc(&["run", &graph, "--seed", "0"]).ok());
+    assert_ne!(first, uopc(&["run", &graph, "--seed", "1"]).ok());
+    assert!(first.starts_with("slot 0: f32(3,), random ["), "{first}");
+}
+
+#[test]
+fn run_takes_loops_too() {
+    let graph = file("graph.uir", PRODUCT);
+    let loops = uopc(&["opt", "--pass", "kernelize,rangeify", &graph]).ok();
+    let found = uopc_with_input(
+        &["run", "-", "--slot", "0=1,2,3", "--slot", "1=10,20,30"],
+        &loops,
+    );
+    let found = found.ok();
+    let end = "\
+slot 2 = f32(1,) [146.0]
+loop interpreter   gives these values
+compiled C         agrees to the last bit
+";
+    assert!(found.ends_with(end), "{found}");
+}
+
+#[test]
+fn without_a_compiler_the_interpreters_run() {
+    let graph = file("graph.uir", PRODUCT);
+    let found = program::command(&["run", &graph])
+        .env("CC", "no-such-compiler")
+        .output();
+    let found = Finished::from(found).ok();
+    let line = "compiled C         not run: no C compiler: `no-such-compiler`, named by CC, was not found\n";
+    assert!(found.ends_with(line), "{found}");
+}
+
+#[test]
+fn wrong_inputs_are_refused() {
+    let graph = file("graph.uir", PRODUCT);
+    for (args, code, text) in [
+        (
+            ["--slot", "0=1,2"],
+            1,
+            "slot 0 has 3 elements, not 2; give all of them, or one that fills it",
+        ),
+        (["--slot", "0=1,2,x"], 1, "slot 0: `x` is no f32"),
+        (
+            ["--slot", "5=1"],
+            2,
+            "slot 5 is not read by this graph; it reads 0, 1",
+        ),
+        (
+            ["--slot", "five"],
+            2,
+            "--slot five: write the slot's number and its elements, such as --slot 0=1,2,3",
+        ),
+    ] {
+        let failed = uopc(&[&["run", &graph], &args[..]].concat());
+        assert_eq!(
+            (failed.code, failed.stderr),
+            (code, format!("error: {text}\n"))
+        );
+    }
+}
+
+// ---- grad ----
+
+#[test]
+fn grad_prints_one_root_a_target() {
+    let graph = file("graph.uir", PRODUCT);
+    let found = uopc(&["grad", &graph, "--wrt", "slot=0,%1"]).ok();
+    assert_eq!(
+        found,
+        "\
+%0 = reshape 1.0, (1,)
+%1 = expand %0, (3,)
+%2 = buffer 3 : dtype=f32 slot=1
+%3 = mul %1, %2
+%4 = add %1, %3
+%5 = buffer 3 : dtype=f32 slot=0
+%6 = mul %1, %5
+; roots: %4, %6
+"
+    );
+    let values = uopc_with_input(
+        &["run", "-", "--slot", "0=1,2,3", "--slot", "1=10,20,30"],
+        &found,
+    );
+    let values = values.ok();
+    assert!(
+        values.contains("%4 = f32(3,) [11.0, 21.0, 31.0]\n%6 = f32(3,) [1.0, 2.0, 3.0]\n"),
+        "{values}"
+    );
+}
+
+#[test]
+fn a_cut_gradient_is_reported() {
+    let text = "%0 = buffer 2 : dtype=f32 slot=0\n%1 = buffer 2 : dtype=f32 slot=1\n\
+        %2 = stage %1, detach\n%3 = mul %0, %2\n";
+    let found = uopc_with_input(&["grad", "-", "--wrt", "slot=1"], text);
+    assert_eq!(found.code, 0);
+    assert_eq!(
+        found.stdout,
+        "%0 = reshape 0.0, (1,)\n%1 = expand %0, (2,)\n"
+    );
+    assert!(
+        found
+            .stderr
+            .starts_with("warning: target 0, buffer f32 (2,), gets zeros"),
+        "{}",
+        found.stderr
+    );
+
+    let strict = uopc_with_input(&["grad", "-", "--wrt", "slot=1", "--strict"], text);
+    assert_eq!((strict.code, &strict.stdout[..]), (1, ""));
+    assert!(
+        strict.stderr.starts_with("error: gradient: target 0"),
+        "{}",
+        strict.stderr
+    );
+}
+
+#[test]
+fn targets_that_are_not_there_are_refused() {
+    let graph = file("graph.uir", PRODUCT);
+    for (target, text) in [
+        (
+            "slot=4",
+            format!("--wrt slot=4: the root of {graph} reads no slot 4; it reads 0, 1"),
+        ),
+        ("%9", format!("--wrt %9: {graph} has no node %9")),
+        (
+            "x",
+            "--wrt x: write a node (%2) or a slot (slot=0); the slots are 0, 1".to_string(),
+        ),
+    ] {
+        let failed = uopc(&["grad", &graph, "--wrt", target]);
+        assert_eq!(
+            (failed.code, failed.stderr),
+            (2, format!("error: {text}\n"))
+        );
+    }
+}
+
+// ---- opt and show ----
+
+#[test]
+fn opt_applies_one_pass() {
+    let text = "%0 = buffer 4 : dtype=f32 slot=0\n%1 = reshape 1.0, (1,)\n%2 = expand %1, (4,)\n%3 = mul %0, %2\n";
+    let found = uopc_with_input(&["opt", "--pass", "simplify", "-"], text).ok();
+    assert_eq!(found, "%0 = buffer 4 : dtype=f32 slot=0\n");
+    let same = uopc_with_input(&["opt", "--pass", "strip_detach", "-"], text).ok();
+    assert_eq!(same, text);
+}
+
+#[test]
+fn opt_says_what_it_can_do() {
+    let failed = uopc(&["opt", "--pass", "optimise", "missing.uir"]);
+    let passes: Vec<&str> = uopc::pass::PASSES.iter().map(|pass| pass.name).collect();
+    let text = format!(
+        "error: there is no pass `optimise`; the passes are {}\n",
+        passes.join(", ")
+    );
+    assert_eq!((failed.code, failed.stderr), (2, text));
+
+    let failed = uopc_with_input(&["opt", "--pass", "linearize", "-"], PRODUCT);
+    let text = "error: standard input: linearize takes a loop graph, and this is a shape graph\n";
+    assert_eq!((failed.code, &failed.stderr[..]), (1, text));
+}
+
+#[test]
+fn passes_of_several_kernels_need_a_choice() {
+    let softmax = uopc(&["show", "softmax", "--stage", "graph"]).ok();
+    let plan = uopc_with_input(&["opt", "--pass", "kernelize", "-"], &softmax).ok();
+    let failed = uopc_with_input(&["opt", "--pass", "rangeify", "-"], &plan);
+    let text = "error: the plan has 3 kernels; choose one with --kernel: r_4, r_4, e_4_10\n";
+    assert_eq!((failed.code, &failed.stderr[..]), (2, text));
+    let by_number =
+        uopc_with_input(&["opt", "--pass", "rangeify", "--kernel", "3", "-"], &plan).ok();
+    let by_name = uopc_with_input(
+        &["opt", "--pass", "rangeify", "--kernel", "e_4_10", "-"],
+        &plan,
+    )
+    .ok();
+    assert_eq!(by_number, by_name);
+    assert!(by_name.starts_with("; name: e_4_10\n"), "{by_name}");
+}
+
+#[test]
+fn show_prints_every_stage() {
+    let found = uopc(&["show", "grad-x"]).ok();
+    assert_eq!(
+        found,
+        "\
+; ==== graph: the shape graph
+%0 = reshape 1.0, (1,)
+%1 = expand %0, (3,)
+%2 = buffer 3 : dtype=f32 slot=1
+%3 = mul %1, %2
+%4 = add %1, %3
+
+; ==== strip_detach: drop the markers that only autodiff reads
+; (unchanged)
+
+; ==== simplify: apply the shape rules until none fires
+%0 = buffer 3 : dtype=f32 slot=1
+%1 = reshape 1.0, (1,)
+%2 = expand %1, (3,)
+%3 = add %0, %2
+
+; ==== kernelize: split into kernels: decide what becomes a buffer
+%0 = buffer 3 : dtype=f32 slot=1
+%1 = buffer 3 : dtype=f32 slot=2
+%2 = sink %0, %1
+%3 = param 3 : dtype=f32 slot=1 mode=in
+%4 = reshape 1.0, (1,)
+%5 = expand %4, (3,)
+%6 = add %3, %5
+%7 = param 3 : dtype=f32 slot=2 mode=out
+%8 = sink %6, %7, %3
+%9 = call %8, %1, %0 : name=grad_x outs=1
+%10 = sink %9
+%11 = after %1, %9
+%12 = sink %11
+; roots: %2, %10, %12
+; why %0: input
+; why %1: root
+
+; ==== rangeify: lower a kernel to loops: movement becomes index arithmetic
+; name: grad_x
+%0 = param 3 : dtype=f32 slot=2 mode=out
+%1 = range 3 : id=0
+%2 = param 3 : dtype=f32 slot=1 mode=in
+%3 = load %2, %1
+%4 = add %3, 1.0
+%5 = store %0, %1, %4
+%6 = end %5, %1
+%7 = sink %6
+
+; ==== simplify_loops: apply the scalar and index rules until none fires
+; (unchanged)
+
+; ==== linearize: put statements in line and name their values
+; name: grad_x
+%0 = range 3 : id=0
+%1 = loop %0
+%2 = param 3 : dtype=f32 slot=1 mode=in
+%3 = load %2, %0
+%4 = let %3 : id=1
+%5 = param 3 : dtype=f32 slot=2 mode=out
+%6 = add %4, 1.0
+%7 = store %5, %0, %6
+%8 = endloop %0
+%9 = sink %1, %4, %7, %8
+
+// ==== c: the kernels in C
+void grad_x(float* restrict data1, float* restrict data2) {
+  for (int ridx0 = 0; ridx0 < 3; ridx0++) {
+    float val1 = data1[ridx0];
+    data2[ridx0] = (val1+1.0f);
+  }
+}
+"
+    );
+}
+
+/// What `show` does pass by pass is what the pipeline does: the same C in the end.
+#[test]
+fn show_and_the_pipeline_agree() {
+    for example in uopc_cli::examples::EXAMPLES {
+        let shown = uopc(&["show", example.name, "--stage", "c"]).ok();
+        let roots = (example.build)().unwrap();
+        let name = example.name.replace('-', "_");
+        let settings = uopc::debug::Settings::default();
+        let c = uopc::compile::listing(&roots, Some(&name), &settings).unwrap();
+        assert_eq!(
+            shown,
+            format!("// ==== c: the kernels in C\n{c}"),
+            "{}",
+            example.name
+        );
+    }
+}
+
+/// Every example gives the same bits in all engines.
+#[test]
+fn examples_run() {
+    for example in uopc_cli::examples::EXAMPLES {
+        let graph = uopc(&["show", example.name, "--stage", "graph"]).ok();
+        let found = uopc_with_input(&["run", "-"], &graph).ok();
+        assert_eq!(
+            found.matches("agrees to the last bit").count(),
+            2,
+            "{}: {found}",
+            example.name
+        );
+    }
+}
+
+#[test]
+fn show_starts_at_any_stage() {
+    let whole = uopc(&["show", "second-derivative"]).ok();
+    let code = whole.split("// ==== ").nth(1).unwrap();
+    for stage in ["simplify", "kernelize", "rangeify", "linearize"] {
+        let text = uopc(&["show", "second-derivative", "--stage", stage]).ok();
+        // A shape graph loses the name that the example gives to its kernel.
+        let shown = uopc_with_input(&["show", "-", "--stage", "c"], &text).ok();
+        let named = shown.replace("void e_4(", "void second_derivative(");
+        assert_eq!(named, format!("// ==== {code}"), "from {stage}");
+    }
+}
+
+#[test]
+fn show_knows_its_examples() {
+    let list = uopc(&["show", "--list"]).ok();
+    for example in uopc_cli::examples::EXAMPLES {
+        assert!(list.contains(&format!("\n{} ", example.name)), "{list}");
+    }
+    let failed = uopc(&["show", "sofmax"]);
+    assert_eq!(failed.code, 1);
+    assert!(
+        failed
+            .stderr
+            .starts_with("error: sofmax: no such file or example; the examples are grad-x, "),
+        "{}",
+        failed.stderr
+    );
+}
+
+// ---- failures ----
+
+#[test]
+fn malformed_text_is_shown_with_a_caret() {
+    let failed = uopc_with_input(
+        &["run", "-"],
+        "%0 = buffer 3 : dtype=f32 slot=0\n%1 = add %0, 1.0\n",
+    );
+    assert_eq!(failed.code, 1);
+    assert_eq!(
+        failed.stderr,
+        "\
+error: add: shapes (3,) and () differ; reshape or expand one of them
+  --> standard input:2:6
+   |
+ 2 | %1 = add %0, 1.0
+   |      ^
+"
+    );
+}
+
+#[test]
+fn files_that_can_t_be_read_are_named() {
+    let failed = uopc(&["run", "missing.uir"]);
+    let text = "error: missing.uir: can't read: No such file or directory\n";
+    assert_eq!((failed.code, &failed.stderr[..]), (1, text));
+    let binary = file("binary.uir", [0xff, 0xfe, 0x00]);
+    let failed = uopc(&["run", &binary]);
+    let text = format!("error: {binary}: can't read: stream did not contain valid UTF-8\n");
+    assert_eq!((failed.code, failed.stderr), (1, text));
+}
+
+/// A full disk must not look like success.
+#[cfg(target_os = "linux")]
+#[test]
+fn output_that_can_t_be_written_is_a_failure() {
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let child = program::command(&["ops"])
+        .stdout(full)
+        .stderr(std::process::Stdio::piped())
+        .spawn();
+    let failed = Finished::from(child.unwrap().wait_with_output());
+    let text = "error: standard output: can't write: No space left on device\n";
+    assert_eq!((failed.code, &failed.stderr[..]), (1, text));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let mut child = program::command(&["rules"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let found = Finished::from(child.wait_with_output());
+    assert_eq!((found.code, &found.stderr[..]), (0, ""));
+}
+
+#[test]
+fn wrong_arguments_end_with_2() {
+    for args in [
+        &[][..],
+        &["fly"],
+        &["run"],
+        &["ops", "--names", "--markdown"],
+        &["train", "cats"],
+    ] {
+        let failed = uopc(args);
+        assert_eq!((failed.code, &failed.stdout[..]), (2, ""), "{args:?}");
+        assert!(!failed.stderr.is_empty());
+    }
+    let help = uopc(&["--help"]).ok();
+    assert!(
+        help.contains("Exit codes: 0 done, 1 failed, 2 wrong arguments, 130 interrupted"),
+        "{help}"
+    );
+}
+
+#[test]
+fn settings_are_checked_before_anything_runs() {
+    for (name, value, text) in [
+        (
+            "UOPC_DEVICE",
+            "gpu",
+            "UOPC_DEVICE: \"gpu\" is not valid; use auto, c or interp",
+        ),
+        (
+            "UOPC_DISABLE",
+            "mul_tow",
+            "UOPC_DISABLE: there is no rule or pass \"mul_tow\"; the rules are ",
+        ),
+        (
+            "UOPC_DUMP",
+            "after:tile",
+            "UOPC_DUMP: there is no pass \"tile\"; the passes are ",
+        ),
+        ("UOPC_SPEED", "9", "UOPC_SPEED is no setting; these are: "),
+    ] {
+        let failed = Finished::from(
+            program::command(&["show", "softmax"])
+                .env(name, value)
+                .output(),
+        );
+        assert_eq!((failed.code, &failed.stdout[..]), (1, ""));
+        assert!(
+            failed.stderr.starts_with(&format!("error: {text}")),
+            "{}",
+            failed.stderr
+        );
+    }
+}
+
+#[test]
+fn dumps_go_to_standard_error() {
+    let graph = file("graph.uir", PRODUCT);
+    let found = program::command(&["run", &graph])
+        .env("UOPC_DUMP", "after:simplify")
+        .env("UOPC_DEVICE", "interp")
+        .output();
+    let found = Finished::from(found);
+    assert_eq!(found.code, 0);
+    assert_eq!(found.stderr, format!("; after simplify\n{PRODUCT}\n"));
+}
