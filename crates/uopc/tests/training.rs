@@ -137,7 +137,12 @@ fn item_before_backward_repeats_no_forward_work() {
         let h = x.matmul(w).unwrap().tanh().unwrap();
         h.matmul(v).unwrap().square().unwrap().mean(..).unwrap()
     };
-    let fresh = || (parameter(&[0.1; 48], &[8, 6]), parameter(&[0.2; 18], &[6, 3]));
+    let fresh = || {
+        (
+            parameter(&[0.1; 48], &[8, 6]),
+            parameter(&[0.2; 18], &[6, 3]),
+        )
+    };
     let (w, v) = fresh();
     let loss = model(&w, &v);
     let before = lower(&[&loss]).plan.kernels.len();
@@ -146,12 +151,23 @@ fn item_before_backward_repeats_no_forward_work() {
     let (gw, gv) = (w.grad().unwrap(), v.grad().unwrap());
     // The gradients read w in the product with x alone, and that is not repeated.
     let plan = lower(&[&gw, &gv]).plan;
-    let inputs = plan.buffers.iter().filter(|b| matches!(b.role, Role::Input(_)));
+    let inputs = plan
+        .buffers
+        .iter()
+        .filter(|b| matches!(b.role, Role::Input(_)));
     let sizes: Vec<usize> = inputs.map(|b| b.n).collect();
     assert!(!sizes.contains(&48), "w is read again: {sizes:?}");
     assert!(sizes.contains(&24), "the hidden values are read: {sizes:?}");
-    let products = plan.kernels.iter().filter(|k| k.name.starts_with("r_")).count();
-    assert_eq!((before, products), (3, 3), "three products, of which the gradients are two");
+    let products = plan
+        .kernels
+        .iter()
+        .filter(|k| k.name.starts_with("r_"))
+        .count();
+    assert_eq!(
+        (before, products),
+        (3, 3),
+        "three products, of which the gradients are two"
+    );
 
     let (w, v) = fresh();
     let loss = model(&w, &v);
