@@ -238,13 +238,18 @@ fn a_finished_run_can_be_prolonged() {
     assert_eq!(bits(&rest), bits(&whole)[2..]);
     let log = String::from_utf8(read(place.path("parts").join(LOG))).unwrap();
     assert_eq!(bits(&log), bits(&whole));
+    let record: Value = serde_json::from_slice(&read(place.path("parts").join(RECORD))).unwrap();
+    assert_eq!(record["arguments"]["epochs"], 4);
+    assert_eq!(record["resumed"].as_array().unwrap().len(), 1);
     // What `--resume` alone and `--out DIR --resume` mean.
     let done = more(&["--out", "parts", "--resume"]);
     assert_eq!(done.code, 2);
     assert_eq!(
         done.stderr,
-        "error: the run has all of its 2 epochs; --epochs with a larger number goes on\n"
+        "error: the run has all of its 4 epochs; --epochs with a larger number goes on\n"
     );
+    let untouched = read(place.path("parts").join(LOG));
+    assert_eq!(String::from_utf8(untouched).unwrap(), log);
     let none = more(&["--resume"]);
     assert_eq!(none.code, 1);
     assert_eq!(
@@ -408,7 +413,7 @@ fn a_loss_that_is_no_number_ends_the_run() {
     assert!(
         found
             .stderr
-            .contains("; a smaller --lr may help; run holds the state after epoch "),
+            .contains("; a smaller --lr may help; what was saved is the state after epoch "),
         "{}",
         found.stderr
     );
