@@ -53,6 +53,10 @@ variables! {
         "plain keeps scalar loops without anything clever";
     UOPC_DEVICE: "auto, c or interp", "auto",
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
+    UOPC_DEEP: "anything", "not set",
+        "let uopc's own tests run their long versions";
+    UOPC_PERF: "anything", "not set",
+        "let uopc's own tests print how long their steps took";
     CC: "a command", "cc, gcc or clang, the first found",
         "the C compiler";
     UOPC_CACHE_DIR: "a folder", "uopc in the user's cache folder",
@@ -163,6 +167,11 @@ pub fn search_path() -> Vec<PathBuf> {
     env::split_paths(&path).collect()
 }
 
+/// The architecture and the operating system that this program was built for.
+pub fn platform() -> String {
+    format!("{} {}", env::consts::ARCH, env::consts::OS)
+}
+
 impl Settings {
     /// Reads the environment.
     ///
@@ -255,6 +264,8 @@ impl Settings {
                     _ => return None,
                 }
             }
+            // Only tests read these.
+            "UOPC_DEEP" | "UOPC_PERF" => {}
             "CC" => self.cc = Some(text.to_string()),
             "UOPC_CACHE_LIMIT" => self.cache_limit = bytes(text)?,
             _ => unreachable!("every variable of the table is set here or by the caller"),

@@ -6,16 +6,22 @@ use std::collections::BTreeMap;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+use case::{Case, shrink};
 use uopc::debug::Settings;
 use uopc::interp::{Array, graph};
 use uopc::ir::bounds::Bounds;
 use uopc::ir::op::{BufferId, Fold, ReduceOp};
-use uopc::ir::{DType, Op, Scalar, Shape, UOp};
-use uopc::pass::simplify::simplify_scalars;
+use uopc::ir::visit::toposort;
+use uopc::ir::{DType, Op, Scalar, Shape, UOp, verify};
+use uopc::pass::simplify::{simplify_scalars, simplify_shapes};
 use uopc::rewrite::{Limits, Rule, RuleSet, Validity, rewrite};
 use uopc::rules::{SCALAR_TABLES, SHAPE_TABLES, all};
 
+#[path = "support/case.rs"]
+mod case;
 mod cases;
+#[path = "support/random_graph.rs"]
+mod random_graph;
 
 /// How many values of each dtype meet each other.
 const VALUES: usize = 18;
@@ -331,5 +337,31 @@ fn a_chain_never_shows_another_product_than_it_summed() {
         assert_same(&input, &done.roots[0], "chain");
         // The sum of the products themselves is another one, so the comparison can fail.
         assert_ne!(evaluate(&input), evaluate(&chain(&product)));
+    }
+}
+
+/// True if the shape rules change a value of a random graph, or would fire again.
+fn is_changed(case: &Case) -> bool {
+    let graph = verify::shape_graph(case.roots.clone()).unwrap();
+    let (simple, map) = simplify_shapes(&graph, &Settings::default()).unwrap();
+    let (again, _) = simplify_shapes(&simple, &Settings::default()).unwrap();
+    let before = case.values().unwrap();
+    let after = graph::eval(simple.roots(), &|u| case.bind(u)).unwrap();
+    let same = |(a, b): (&Array, &Array)| {
+        let bits = a.scalars().zip(b.scalars());
+        a.shape() == b.shape() && bits.into_iter().all(|(x, y)| Scalar::same(x, y))
+    };
+    map.len() != toposort(&case.roots).len()
+        || again != simple
+        || !before.iter().zip(&after).all(same)
+}
+
+#[test]
+fn shape_rules_keep_every_bit_of_random_graphs() {
+    for seed in 0..300 {
+        let case = random_graph::generate(seed);
+        if is_changed(&case) {
+            panic!("seed {seed}\n{}", shrink(&case, &is_changed).text());
+        }
     }
 }

@@ -45,7 +45,6 @@ pub fn put(cases: &mut Cases) {
         cases.put("store_gate_true", sum);
         cases.put(
             "index_flat",
-            dtype,
             out.store(&index, &[value], Combine::Set, None).unwrap(),
         );
     }

@@ -148,7 +148,6 @@ fn fold(cases: &mut Cases) {
                 for which in &unary {
                     cases.put(
                         "fold_constants",
-                        dtype,
                         op(which.clone(), std::slice::from_ref(&x)),
                     );
                 }
@@ -158,11 +157,7 @@ fn fold(cases: &mut Cases) {
                 cases.put("fold_constants", op(Op::MulAcc, &sources));
             }
             for to in DType::ALL {
-                cases.put(
-                    "fold_constants",
-                    dtype,
-                    op(Op::Cast(to), std::slice::from_ref(&x)),
-                );
+                cases.put("fold_constants", op(Op::Cast(to), std::slice::from_ref(&x)));
             }
             let chosen = full(Scalar::from_bool(k % 2 == 0));
             cases.put("fold_constants", chosen.where_(&x, &y).unwrap());
