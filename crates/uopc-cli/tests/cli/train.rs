@@ -1,7 +1,5 @@
 //! Training runs: their bits, their folders, and what happens when they are stopped.
 
-mod program;
-
 use std::cell::Cell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use program::{Finished, command};
+use crate::program::{Finished, command};
 use serde_json::Value;
 use tempfile::TempDir;
 use uopc::compile::Engine;
