@@ -290,8 +290,8 @@ fn block() -> Tensor {
 fn reductions_along_axes() {
     let t = block();
     let f = |t: Result<Tensor>| t.unwrap().to_vec::<f32>().unwrap();
-    assert_eq!(f(t.sum(..)), [29.0]);
-    assert_eq!(f(t.sum((0i32).max(0))), f(t.sum([0])));
+    assert_eq!(f(t.sum(..)), [27.0]);
+    assert_eq!(f(t.sum(-3)), f(t.sum([0])));
     assert_eq!(f(t.sum([0, 2])), f(t.sum(2).unwrap().sum(0)));
     assert_eq!(t.sum_keepdim([0, 2]).unwrap().shape()[..], [1, 3, 1]);
     assert_eq!(t.sum([-1, 0]).unwrap().shape()[..], [3]);
@@ -324,11 +324,11 @@ fn reductions_along_axes() {
     close(&f(t.log_softmax(-1)), &logs, 1e-6);
     assert_eq!(
         t.argmax(-1).unwrap().to_vec::<i64>().unwrap(),
-        [1, 2, 0, 3, 0, 1]
+        [1, 0, 2, 0, 2, 3]
     );
     assert_eq!(
         t.argmin(-1).unwrap().to_vec::<i64>().unwrap(),
-        [3, 0, 2, 1, 3, 3]
+        [3, 2, 1, 2, 1, 0]
     );
 }
 
