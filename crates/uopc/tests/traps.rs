@@ -12,13 +12,21 @@ fn every_test_that_the_page_names_exists() {
         return;
     };
     let mut checked = 0;
-    for named in page.split('`').skip(1).step_by(2).filter(|word| word.contains("::")) {
+    for named in page
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .filter(|word| word.contains("::"))
+    {
         let (file, name) = named.split_once("::").unwrap();
         if file == "file" {
             continue;
         }
         let source = fs::read_to_string(root.join(format!("tests/{file}.rs"))).unwrap();
-        assert!(source.contains(&format!("fn {name}()")), "{named} is not there");
+        assert!(
+            source.contains(&format!("fn {name}()")),
+            "{named} is not there"
+        );
         checked += 1;
     }
     assert!(checked > 50, "only {checked} tests are named");

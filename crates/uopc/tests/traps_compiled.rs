@@ -11,7 +11,10 @@ use uopc::tensor::with_engine;
 /// Runs a test on compiled code (where there is a compiler) and on the loop interpreter.
 fn on_each_device(test: impl Fn()) {
     for device in [DeviceChoice::Auto, DeviceChoice::Interp] {
-        let settings = Settings { device, ..Settings::default() };
+        let settings = Settings {
+            device,
+            ..Settings::default()
+        };
         with_engine(&Arc::new(Engine::new(settings).unwrap()), &test);
     }
 }
@@ -22,7 +25,9 @@ fn nan_wins_reductions_wherever_it_stands() {
     on_each_device(|| {
         for n in [1usize, 2, 3, 7, 8, 15, 16, 17, 31, 33, 64, 100, 4097] {
             // One row for each place, so that one plan tests them all.
-            let places: Vec<usize> = (0..n).filter(|k| n < 40 || k % 13 == 0 || k + 2 > n).collect();
+            let places: Vec<usize> = (0..n)
+                .filter(|k| n < 40 || k % 13 == 0 || k + 2 > n)
+                .collect();
             let mut rows = Vec::new();
             for &place in &places {
                 rows.extend((0..n).map(|k| if k == place { f32::NAN } else { k as f32 - 5.0 }));
@@ -43,7 +48,10 @@ fn products_and_sums_are_not_contracted() {
     on_each_device(|| {
         let a: Vec<f32> = (1..=1000).map(|k| 1.0 + (k as f32) / 7.0).collect();
         let b: Vec<f32> = (1..=1000).map(|k| 3.0 - (k as f32) / 11.0).collect();
-        let (a, b) = (Tensor::from_slice(&a, [1000]).unwrap(), Tensor::from_slice(&b, [1000]).unwrap());
+        let (a, b) = (
+            Tensor::from_slice(&a, [1000]).unwrap(),
+            Tensor::from_slice(&b, [1000]).unwrap(),
+        );
         let product = &a * &b;
         let rounded = Tensor::from_slice(&product.to_vec::<f32>().unwrap(), [1000]).unwrap();
         let rest = &a * &b - &rounded;
@@ -70,7 +78,12 @@ fn one_memory_is_read_through_two_parameters() {
 #[test]
 fn the_variance_of_a_constant_is_zero() {
     on_each_device(|| {
-        for (value, n) in [(1.0f32, 3usize), (0.5, 1000), (3.25 * 1_048_576.0, 4096), (-7.0, 10_000)] {
+        for (value, n) in [
+            (1.0f32, 3usize),
+            (0.5, 1000),
+            (3.25 * 1_048_576.0, 4096),
+            (-7.0, 10_000),
+        ] {
             let x = Tensor::from_slice(&vec![value; n], [n]).unwrap();
             assert_eq!(x.var(..).unwrap().item().unwrap(), 0.0, "{value} {n}");
         }
