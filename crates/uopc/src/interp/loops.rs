@@ -186,10 +186,7 @@ impl<'a> Cells<'a> {
     fn write(&mut self, i: usize, bits: u64) {
         match &mut self.storage {
             Storage::Words(words) => words[i] = bits,
-            Storage::Write(data) => {
-                let size = self.dtype.size();
-                data[i * size..(i + 1) * size].copy_from_slice(&bits.to_le_bytes()[..size]);
-            }
+            Storage::Write(data) => write_bytes(self.dtype, data, i, bits),
             Storage::Read(_) => unreachable!("outputs were found to be writable"),
         }
         if let Some(written) = &mut self.written {
@@ -199,15 +196,26 @@ impl<'a> Cells<'a> {
 }
 
 fn read_bytes(dtype: DType, data: &[u8], i: usize) -> u64 {
-    let size = dtype.size();
-    let mut word = [0; 8];
-    word[..size].copy_from_slice(&data[i * size..(i + 1) * size]);
-    let bits = u64::from_le_bytes(word);
+    let bits = match dtype.size() {
+        1 => data[i] as u64,
+        2 => u16::from_le_bytes(data.as_chunks().0[i]) as u64,
+        4 => u32::from_le_bytes(data.as_chunks().0[i]) as u64,
+        _ => u64::from_le_bytes(data.as_chunks().0[i]),
+    };
     // What others wrote may hold NaNs with a payload and bools above 1.
     if dtype.is_float() || dtype == DType::Bool {
         Scalar::from_bits(dtype, bits).bits()
     } else {
         bits
+    }
+}
+
+fn write_bytes(dtype: DType, data: &mut [u8], i: usize, bits: u64) {
+    match dtype.size() {
+        1 => data[i] = bits as u8,
+        2 => data.as_chunks_mut().0[i] = (bits as u16).to_le_bytes(),
+        4 => data.as_chunks_mut().0[i] = (bits as u32).to_le_bytes(),
+        _ => data.as_chunks_mut().0[i] = bits.to_le_bytes(),
     }
 }
 
