@@ -11,4 +11,5 @@ pub mod notices;
 pub mod plot;
 pub mod stages;
 pub mod table;
+pub mod train;
 pub mod values;

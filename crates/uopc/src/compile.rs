@@ -4,6 +4,7 @@
 //! walked over is looked up by structure, with that memory as numbered slots, so that a training
 //! step whose numbers change compiles once. A plan that is not known is lowered and compiled.
 
+pub mod interp_device;
 mod plans;
 mod walk;
 
@@ -25,9 +26,9 @@ use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::Ready;
-use crate::runtime::interp_device::InterpDevice;
 use crate::runtime::{Code, Device, Pool, Storage};
 
+use interp_device::InterpDevice;
 use plans::Plans;
 use walk::Walk;
 

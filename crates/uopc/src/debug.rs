@@ -167,6 +167,11 @@ pub fn search_path() -> Vec<PathBuf> {
     env::split_paths(&path).collect()
 }
 
+/// The architecture and the operating system that this program was built for.
+pub fn platform() -> String {
+    format!("{} {}", env::consts::ARCH, env::consts::OS)
+}
+
 impl Settings {
     /// Reads the environment.
     ///

@@ -2,22 +2,27 @@
 //! shape graph that is written here and shares nothing with them: to the last bit, except where a
 //! test says otherwise.
 
+#[path = "support/engines.rs"]
+mod engines;
+
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use engines::{Slots, c_device, interpret, run_compiled};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use uopc::Result;
-use uopc::interp::{Array, Checks, LoopArg, LoopData, LoopKernel, graph};
+use uopc::interp::{Array, Checks, graph};
 use uopc::ir::composite::pad;
-use uopc::ir::form::{LoopGraph, params};
+use uopc::ir::form::{LoopGraph, Program, params};
 use uopc::ir::op::{BufferId, Fold, Op, ParamMode, ReduceOp};
 use uopc::ir::{DType, Scalar, UOp, parse, verify};
+use uopc::pass::linearize::linearize;
+use uopc::runtime::{Code, Device, Executable};
 
 use DType::F32;
-
-/// The arrays of a launch, by slot.
-type Slots = BTreeMap<u32, Array>;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/loopform")
@@ -34,61 +39,52 @@ fn read(name: &str) -> (LoopGraph, String) {
     (loops, text)
 }
 
-/// Runs a nest by the loop interpreter; the result holds what the nest wrote.
-fn interpret(loops: &LoopGraph, given: &Slots, checks: Checks) -> Slots {
-    let list = params(loops.sink());
-    // What an output holds at entry must not matter.
-    let mut memory: Vec<Vec<u8>> = list
-        .iter()
-        .map(|&(slot, mode, dtype, n)| match mode {
-            ParamMode::Out => vec![0xa5; n * dtype.size()],
-            ParamMode::In | ParamMode::InOut => given[&slot].to_bytes(),
+/// The names of all files, in order.
+fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(folder()).expect("the folder of the golden files");
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            let path = entry.expect("an entry of the folder").path();
+            path.file_stem()
+                .and_then(|s| s.to_str())
+                .expect("a name")
+                .to_string()
         })
         .collect();
-    let mut args: Vec<LoopArg> = list
-        .iter()
-        .zip(&mut memory)
-        .map(|(&(_, mode, dtype, _), bytes)| LoopArg {
-            dtype,
-            data: match mode {
-                ParamMode::In => LoopData::Read(bytes),
-                ParamMode::Out | ParamMode::InOut => LoopData::Write(bytes),
-            },
-        })
+    names.sort();
+    names
+}
+
+/// All nests as C, compiled together.
+static COMPILED: LazyLock<(Vec<String>, Box<dyn Executable>)> = LazyLock::new(|| {
+    let names = names();
+    let nests: Vec<LoopGraph> = names.iter().map(|name| read(name).0).collect();
+    let linear = |nest| linearize(nest).unwrap_or_else(|e| panic!("{e}"));
+    let programs: Vec<Program> = nests.iter().map(linear).collect();
+    let codes: Vec<Code> = (nests.iter().zip(&programs))
+        .map(|(loops, program)| Code { loops, program })
         .collect();
-    let kernel = LoopKernel::new(loops).unwrap_or_else(|e| panic!("{e}"));
-    kernel
-        .run(&mut args, checks)
-        .unwrap_or_else(|e| panic!("{e}"));
-    drop(args);
-    written(&list, memory)
-}
+    let code = c_device().compile(&codes).unwrap_or_else(|e| panic!("{e}"));
+    (names, code)
+});
 
-fn written(list: &[(u32, ParamMode, DType, usize)], memory: Vec<Vec<u8>>) -> Slots {
-    let outputs = list
-        .iter()
-        .zip(memory)
-        .filter(|((_, mode, ..), _)| *mode != ParamMode::In);
-    let array = |((slot, _, dtype, n), bytes): (&(u32, ParamMode, DType, usize), Vec<u8>)| {
-        (
-            *slot,
-            Array::from_bytes(*dtype, &[*n], &bytes).expect("n elements"),
-        )
-    };
-    outputs.map(array).collect()
-}
-
-/// Every engine there is, by name.
+/// Every engine there is, by name, with what the nest wrote.
 fn run_everywhere(loops: &LoopGraph, given: &Slots) -> Vec<(&'static str, Slots)> {
+    let interpreted = |checks| {
+        interpret(loops, given, checks).unwrap_or_else(|e| panic!("{}: {e}", loops.name()))
+    };
+    let (names, code) = &*COMPILED;
+    let k = names
+        .iter()
+        .position(|name| **name == **loops.name())
+        .expect("a file of the folder");
     vec![
-        (
-            "loop interpreter, all checks",
-            interpret(loops, given, Checks::All),
-        ),
+        ("loop interpreter, all checks", interpreted(Checks::All)),
         (
             "loop interpreter, bounds checks",
-            interpret(loops, given, Checks::Bounds),
+            interpreted(Checks::Bounds),
         ),
+        ("C", run_compiled(&**code, k, loops, given)),
     ]
 }
 
@@ -494,15 +490,11 @@ fn scan() {
 #[test]
 fn every_file_has_a_test() {
     let tests = include_str!("loopform.rs");
-    let mut files = 0;
-    for entry in std::fs::read_dir(folder()).expect("the folder of the golden files") {
-        let path = entry.expect("an entry of the folder").path();
-        let name = path.file_stem().and_then(|s| s.to_str()).expect("a name");
+    for name in names() {
         assert!(
             tests.contains(&format!("#[test]\nfn {name}()")),
             "{name} has no test"
         );
-        files += 1;
     }
-    assert!(files >= 14, "the folder lost files");
+    assert!(names().len() >= 14, "the folder lost files");
 }

@@ -1,10 +1,12 @@
 //! The commands, one file each; [`Command`] is what the command line says.
 
+pub mod eval;
 pub mod grad;
 pub mod lists;
 pub mod opt;
 pub mod run;
 pub mod show;
+pub mod train;
 
 use std::io::Write;
 
@@ -15,6 +17,10 @@ use crate::failure::Result;
 /// What the user wants.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Train a model, with a progress bar, a log, a plot and its weights in a folder of its own
+    Train(train::Args),
+    /// Test a trained model: loss, accuracy, and which digit was taken for which
+    Eval(eval::Args),
     /// Print every stage of a graph, from tensors to C
     Show(show::Args),
     /// Run a graph in all engines and compare their results to the last bit
@@ -40,6 +46,8 @@ impl Command {
     /// Whatever keeps the command from succeeding, with a text for the user.
     pub fn run(&self, out: &mut dyn Write) -> Result<()> {
         match self {
+            Command::Train(args) => train::train(args, out),
+            Command::Eval(args) => eval::eval(args, out),
             Command::Show(args) => show::show(args, out),
             Command::Run(args) => run::run(args, out),
             Command::Grad(args) => grad::grad(args, out),

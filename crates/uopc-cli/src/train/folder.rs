@@ -118,11 +118,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// When it can't be written, with the file's path.
-    pub fn replace(
-        &self,
-        name: &str,
-        write: impl FnOnce(&Path) -> io::Result<()>,
-    ) -> Result<()> {
+    pub fn replace(&self, name: &str, write: impl FnOnce(&Path) -> io::Result<()>) -> Result<()> {
         let (path, part) = (self.file(name), self.file(&format!("{name}.part")));
         write(&part)
             .and_then(|()| fs::rename(&part, &path))

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | `mod.rs` | [`run`]: steps, epochs, stopping and going on |
 //! | `digits.rs` | the model, its data, one step, one test, the checkpoint |
-//! | `shuffle.rs` | the order of samples |
 //! | `folder.rs` | the folder of a run |
 //! | `record.rs` | arguments and log of a run |
 //! | `machine.rs` | what the record says about the machine |
@@ -19,7 +18,6 @@ pub mod folder;
 pub mod machine;
 pub mod progress;
 pub mod record;
-pub mod shuffle;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,9 +27,12 @@ use uopc::tensor::with_engine;
 
 use crate::failure::{Failure, Result};
 use crate::plot;
-use digits::Trainer;
+use digits::{ARCHITECTURE, Trainer};
 use folder::RunFolder;
 use record::{Config, Epoch, Summary};
+
+/// Where runs are kept, unless the user names a folder.
+pub const RUNS: &str = "runs";
 
 /// How long a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct Plan {
     pub epochs: u64,
     /// Steps of an epoch.
     pub steps: u64,
+    /// Steps of all epochs that were done before the run was resumed.
+    pub done: u64,
 }
 
 /// A step that was done.
@@ -60,6 +63,8 @@ pub struct Step {
 /// What a run reports as it goes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
+    /// The first step comes next; it compiles.
+    Begin,
     /// A step was done.
     Step(Step),
     /// An epoch was done, tested, logged and saved.
@@ -119,102 +124,125 @@ fn run_here(
     let mut points = Vec::new();
     if resume {
         trainer.restore(folder)?;
+        if trainer.epochs_done() >= config.epochs {
+            let epochs = trainer.epochs_done();
+            return Err(Failure::usage(format!(
+                "the run has all of its {epochs} epochs; --epochs with a larger number goes on"
+            )));
+        }
+        config.write_resumed(folder)?;
         points = record::rewind(folder, trainer.epochs_done())?;
     } else {
         config.write(folder)?;
     }
-    let plan = Plan { epochs: config.epochs, steps: trainer.steps() };
+    let steps = trainer.steps();
+    let done = trainer.epochs_done() * steps + trainer.steps_done();
+    let plan = Plan {
+        epochs: config.epochs,
+        steps,
+        done,
+    };
+    watch(&plan, &Event::Begin)?;
 
-    let mut last = None;
-    while trainer.epochs_done() < plan.epochs {
-        let epoch = trainer.epochs_done() + 1;
-        let order = shuffle::order(config.seed, epoch, trainer.samples());
-        let (first, epoch_began) = (trainer.steps_done(), Instant::now());
-        let rate = |done: u64| {
-            ((done - first) * config.batch_size as u64) as f64 / epoch_began.elapsed().as_secs_f64()
-        };
-        while trainer.steps_done() < plan.steps {
-            let stopped = stop() || {
-                let stepped = trainer.step(&order);
-                // Ctrl-C in a terminal reaches the C compiler, too, which then fails.
-                let stopped = stepped.is_err() && stop();
-                if !stopped {
-                    stepped?;
-                }
-                stopped
-            };
-            let step = trainer.steps_done();
-            if stopped {
-                trainer.save(folder)?;
-                return Ok(Outcome::Stopped { epoch, step });
-            }
-            let mean_loss = trainer.mean_loss();
-            if !mean_loss.is_finite() {
-                return Err(diverged(epoch, step, mean_loss, folder));
-            }
-            watch(&plan, &Event::Step(Step {
-                epoch,
-                step,
-                mean_loss,
-                test_accuracy: last.as_ref().map(|e: &Epoch| e.test_accuracy),
-                samples_per_second: rate(step),
-            }))?;
-        }
-        let samples_per_second = rate(plan.steps);
-        let loss = trainer.mean_loss();
-        let test = trainer.test()?;
-        let done = Epoch {
-            epoch,
-            loss,
-            test_loss: test.loss,
-            test_accuracy: test.accuracy(),
-            samples_per_second,
-            seconds: began.elapsed().as_secs_f64(),
+    let mut accuracy = None;
+    loop {
+        let mut step_done = |step: Step| watch(&plan, &Event::Step(step));
+        let epoch = train_epoch(&mut trainer, config, accuracy, stop, &mut step_done)?;
+        let Some(mut epoch) = epoch else {
+            trainer.save(folder)?;
+            let (epoch, step) = (trainer.epochs_done() + 1, trainer.steps_done());
+            return Ok(Outcome::Stopped { epoch, step });
         };
         trainer.end_epoch();
+        epoch.seconds = began.elapsed().as_secs_f64();
+        accuracy = Some(epoch.test_accuracy);
         points.push(plot::Point {
-            epoch: epoch as usize,
-            loss,
-            test_accuracy: done.test_accuracy,
+            epoch: epoch.epoch as usize,
+            loss: epoch.loss,
+            test_accuracy: epoch.test_accuracy,
         });
-        folder.log(&done.to_json().to_string())?;
+        folder.log(&epoch.to_json().to_string())?;
         trainer.save(folder)?;
-        watch(&plan, &Event::Epoch(done.clone()))?;
-        last = Some(done);
+        watch(&plan, &Event::Epoch(epoch.clone()))?;
+        if epoch.epoch == plan.epochs {
+            draw(config, folder, &points)?;
+            return Ok(Outcome::Done(Summary {
+                epochs: epoch.epoch,
+                test_accuracy: epoch.test_accuracy,
+                final_loss: epoch.loss,
+                train_seconds: began.elapsed().as_secs_f64(),
+                compiler_calls: 0,
+            }));
+        }
     }
-    let Some(last) = last else {
-        let epochs = plan.epochs;
-        return Err(Failure::usage(format!(
-            "the run has all of its {epochs} epochs; --epochs with a larger number goes on"
-        )));
+}
+
+/// The rest of an epoch and the test behind it; `None` if the user stopped it.
+fn train_epoch(
+    trainer: &mut Trainer,
+    config: &Config,
+    test_accuracy: Option<f64>,
+    stop: &dyn Fn() -> bool,
+    step_done: &mut dyn FnMut(Step) -> Result<()>,
+) -> Result<Option<Epoch>> {
+    let epoch = trainer.epochs_done() + 1;
+    let (first, began) = (trainer.steps_done(), Instant::now());
+    let rate = |steps_done: u64| {
+        let samples = (steps_done - first) * config.batch_size as u64;
+        samples as f64 / began.elapsed().as_secs_f64()
     };
-    let train_seconds = began.elapsed().as_secs_f64();
-    draw(config, folder, &points)?;
-    Ok(Outcome::Done(Summary {
-        epochs: last.epoch,
-        test_accuracy: last.test_accuracy,
-        final_loss: last.loss,
-        train_seconds,
-        compiler_calls: 0,
+    while trainer.steps_done() < trainer.steps() {
+        if stop() || done_unless_stopped(trainer.step(), stop)?.is_none() {
+            return Ok(None);
+        }
+        let (step, mean_loss) = (trainer.steps_done(), trainer.mean_loss());
+        if !mean_loss.is_finite() {
+            return Err(Failure::failed(format!(
+                "the loss is {mean_loss} in epoch {epoch}, step {step}; a smaller --lr may help; \
+                 what was saved is the state after epoch {}",
+                epoch - 1
+            )));
+        }
+        let samples_per_second = rate(step);
+        step_done(Step {
+            epoch,
+            step,
+            mean_loss,
+            test_accuracy,
+            samples_per_second,
+        })?;
+    }
+    let samples_per_second = rate(trainer.steps());
+    let test = done_unless_stopped(trainer.test(), stop)?;
+    Ok(test.map(|test| Epoch {
+        epoch,
+        loss: trainer.mean_loss(),
+        test_loss: test.loss,
+        test_accuracy: test.accuracy(),
+        samples_per_second,
+        seconds: 0.0,
     }))
 }
 
-fn diverged(epoch: u64, step: u64, loss: f64, folder: &RunFolder) -> Failure {
-    let folder = folder.path().display();
-    Failure::failed(format!(
-        "the loss is {loss} in epoch {epoch}, step {step}; a smaller --lr may help; {folder} holds \
-         the state after epoch {}",
-        epoch - 1
-    ))
+/// The result, or `None` if it failed because the user stopped the run: Ctrl-C in a terminal
+/// reaches the C compiler, too, which then fails.
+fn done_unless_stopped<T>(result: Result<T>, stop: &dyn Fn() -> bool) -> Result<Option<T>> {
+    match result {
+        Err(_) if stop() => Ok(None),
+        result => result.map(Some),
+    }
 }
 
 /// Draws the course of the run.
 fn draw(config: &Config, folder: &RunFolder, points: &[plot::Point]) -> Result<()> {
-    let Config { batch_size, lr, seed, .. } = config;
-    let subtitle = format!(
-        "{}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}",
-        digits::ARCHITECTURE
-    );
+    let Config {
+        batch_size,
+        lr,
+        seed,
+        ..
+    } = config;
+    let subtitle =
+        format!("{ARCHITECTURE}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}");
     plot::save(points, "Handwritten digits", &subtitle, folder.path())
         .map_err(|e| Failure::failed(e.to_string()))?;
     Ok(())

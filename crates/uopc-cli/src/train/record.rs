@@ -3,6 +3,7 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use uopc::data::digits;
 
 use super::folder::{LOG, RECORD, RunFolder};
 use super::machine;
@@ -25,15 +26,35 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            epochs: 30,
+            epochs: 40,
             batch_size: 32,
-            lr: 0.003,
+            lr: 0.004,
             seed: 0,
         }
     }
 }
 
 impl Config {
+    /// Whether the numbers make sense.
+    ///
+    /// # Errors
+    /// A usage failure for a learning rate that is none, and for a batch that can't be filled.
+    pub fn check(&self) -> Result<()> {
+        let (lr, size) = (self.lr, self.batch_size);
+        if !(lr.is_finite() && lr > 0.0) {
+            return Err(Failure::usage(format!(
+                "--lr {lr}: use a number above 0, such as 0.004"
+            )));
+        }
+        let n = digits::load()?.train.len();
+        if !(1..=n).contains(&size) {
+            return Err(Failure::usage(format!(
+                "--batch-size {size}: there are {n} images to train with; use 1 to {n}"
+            )));
+        }
+        Ok(())
+    }
+
     /// Writes the record of a run that begins.
     ///
     /// # Errors
@@ -56,16 +77,36 @@ impl Config {
         folder.write(RECORD, format!("{record:#}\n").as_bytes())
     }
 
+    /// Notes in the record that a run goes on, with the epochs that it is to have now.
+    ///
+    /// # Errors
+    /// When it can't be read or written.
+    pub fn write_resumed(&self, folder: &RunFolder) -> Result<()> {
+        let mut record = read_record(folder)?;
+        record["arguments"]["epochs"] = self.epochs.into();
+        let mut resumed = record["resumed"].take();
+        if !resumed.is_array() {
+            resumed = json!([]);
+        }
+        if let Some(list) = resumed.as_array_mut() {
+            list.push(json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "cpu": machine::cpu(),
+                "started": machine::now(),
+            }));
+        }
+        record["resumed"] = resumed;
+        folder.write(RECORD, format!("{record:#}\n").as_bytes())
+    }
+
     /// Reads the record of a run that is to go on.
     ///
     /// # Errors
     /// When it can't be read, or says something else than this program writes.
     pub fn read(folder: &RunFolder) -> Result<Config> {
+        let record = read_record(folder)?;
         let path = folder.file(RECORD);
-        let text = fs::read_to_string(&path).map_err(|e| Failure::file(&path, "can't read", &e))?;
         let wrong = |what: &str| Failure::failed(format!("{}: {what}", path.display()));
-        let record: Value =
-            serde_json::from_str(&text).map_err(|e| wrong(&format!("no JSON: {e}")))?;
         if record["task"] != "digits" {
             return Err(wrong("`task` is not \"digits\""));
         }
@@ -82,6 +123,14 @@ impl Config {
             seed: whole(&record, "seed")?,
         })
     }
+}
+
+/// The record as it stands in the folder.
+fn read_record(folder: &RunFolder) -> Result<Value> {
+    let path = folder.file(RECORD);
+    let text = fs::read_to_string(&path).map_err(|e| Failure::file(&path, "can't read", &e))?;
+    serde_json::from_str(&text)
+        .map_err(|e| Failure::failed(format!("{}: no JSON: {e}", path.display())))
 }
 
 /// What an epoch gave.

@@ -10,7 +10,7 @@
 //! Cost:     linear in the sizes of all statements.
 //! Example:  tests/golden/linearize/sum.uir
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::error::Result;
 use crate::ir::form::{LoopGraph, Program};
@@ -175,16 +175,16 @@ impl Emitter {
         uses: &FxHashMap<UOp, u32>,
         named: &mut FxHashMap<UOp, UOp>,
     ) -> Result<Vec<UOp>> {
-        for u in toposort(roots) {
+        for u in values(roots) {
             if named.contains_key(&u) {
                 continue;
             }
-            let src: Vec<UOp> = match u.op() {
-                // A loop's extent is the business of the loop.
-                Op::Range { .. } => u.src().to_vec(),
-                _ => u.src().iter().map(|s| named[s].clone()).collect(),
+            let src: Vec<UOp> = sources(&u).iter().map(|s| named[s].clone()).collect();
+            let mut made = if src.is_empty() {
+                u.clone()
+            } else {
+                u.with_src(&src)?
             };
-            let mut made = u.with_src(&src)?;
             let repeated = uses[&u] > 1 && u.op().is_elementwise();
             if repeated || matches!(u.op(), Op::Load) {
                 self.names += 1;
@@ -200,13 +200,46 @@ impl Emitter {
 /// How often each node below a store is read.
 fn uses_of(store: &UOp) -> FxHashMap<UOp, u32> {
     let mut uses: FxHashMap<UOp, u32> = FxHashMap::default();
-    for u in toposort(std::slice::from_ref(store)) {
-        uses.entry(u.clone()).or_insert(0);
-        if !matches!(u.op(), Op::Range { .. }) {
-            for s in u.src() {
-                *uses.entry(s.clone()).or_insert(0) += 1;
+    for u in values(std::slice::from_ref(store)) {
+        for s in sources(&u) {
+            *uses.entry(s.clone()).or_insert(0) += 1;
+        }
+        uses.entry(u).or_insert(0);
+    }
+    uses
+}
+
+/// What a statement computes for a node: a loop's extent is the business of the loop.
+fn sources(u: &UOp) -> &[UOp] {
+    match u.op() {
+        Op::Range { .. } => &[],
+        _ => u.src(),
+    }
+}
+
+/// [`toposort`] without what only extents need.
+fn values(roots: &[UOp]) -> Vec<UOp> {
+    let mut order = Vec::new();
+    let mut met: FxHashSet<&UOp> = FxHashSet::default();
+    for root in roots {
+        let mut stack: Vec<(&UOp, usize)> = Vec::new();
+        if met.insert(root) {
+            stack.push((root, 0));
+        }
+        while let Some((u, entered)) = stack.last_mut() {
+            match sources(u).get(*entered) {
+                Some(s) => {
+                    *entered += 1;
+                    if met.insert(s) {
+                        stack.push((s, 0));
+                    }
+                }
+                None => {
+                    order.push((*u).clone());
+                    stack.pop();
+                }
             }
         }
     }
-    uses
+    order
 }

@@ -49,17 +49,17 @@ impl Library {
 
     /// Runs an entry on its arguments.
     ///
-    /// Whoever made the library answers for the kernel: that it takes these arguments, stays
-    /// within their bytes and writes only to writable ones. `runtime::c_device` checks counts,
-    /// sizes and writability against the program before each call, and the verifier has checked
-    /// the program's accesses against the declared sizes.
+    /// `runtime::c_device` has checked that the entry takes these arguments, that they are as
+    /// large as the kernel's parameters, and that those it writes may be written. That a kernel
+    /// stays within its parameters is what the passes ensure: an index that could leave its memory
+    /// has a gate. Tests run the same loops in the interpreter, which checks every access.
     pub(super) fn call(&self, entry: usize, args: &[Place]) {
         let pointers: SmallVec<[*mut c_void; 8]> =
             args.iter().map(|arg| arg.pointer().cast()).collect();
         let entry = self.entries[entry];
         // SAFETY: the library is loaded as long as `self` lives; the arguments are borrowed for
-        // the call, and memory that is written has its only owner waiting here. The rest is the
-        // caller's promise above.
+        // the call, and memory that is written has its only owner waiting here. The kernel takes
+        // these arguments and stays within them, as said above.
         unsafe { entry(pointers.as_ptr()) }
     }
 }

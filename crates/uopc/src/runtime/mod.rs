@@ -1,14 +1,14 @@
 //! Runs compiled plans: memory, devices and the executor.
 //!
 //! A [`Device`] turns the launches of a plan into something that runs ([`Executable`]). There are
-//! two, [`c_device`] and [`interp_device`], and they agree to the last bit. The runtime does not
-//! know where launches come from; [`crate::compile`] brings them together with the passes.
+//! two, [`c_device`] and the interpreter in [`crate::compile`], and they agree to the last bit. The
+//! runtime does not know where launches come from; [`crate::compile`] brings them together with
+//! the passes.
 
 pub mod buffer;
 pub mod cache;
 pub mod library;
 pub mod c_device;
-pub mod interp_device;
 pub mod executor;
 
 pub use buffer::{Element, Memory, Place, Pool, Storage};
@@ -97,8 +97,12 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Panics unless the places fit the parameters: the invariant that kernels rely on.
-    fn check(parameters: &[Parameter], args: &[Place]) {
+    /// Checks what kernels rely on: that there is a place for each parameter, large enough and
+    /// writable if it is written.
+    ///
+    /// # Panics
+    /// When that does not hold.
+    pub fn check(parameters: &[Parameter], args: &[Place]) {
         assert_eq!(parameters.len(), args.len(), "one argument a parameter");
         for (parameter, arg) in parameters.iter().zip(args) {
             assert!(

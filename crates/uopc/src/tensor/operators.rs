@@ -5,8 +5,6 @@
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Sub};
 
-use half::{bf16, f16};
-
 use super::{Operand, Result, Tensor};
 
 /// The result, or a panic with the error's text at the line that used the operator.
@@ -48,11 +46,9 @@ binary! {
     BitXor bitxor => xor;
 }
 
-/// Numbers on the left, one impl a type: a blanket one would cover foreign types.
+/// Numbers on the left: f64 and i32 alone, or the type of a literal in `(1.0 / &t).exp()` could not
+/// be told. Others go to the right, or through [`Operand`].
 macro_rules! number_first {
-    ($($type:ty)*) => { $(
-        number_first! { $type: Add add, Sub sub, Mul mul, Div div }
-    )* };
     ($type:ty: $($trait:ident $method:ident),*) => { $(
         impl $trait<&Tensor> for $type {
             type Output = Tensor;
@@ -72,7 +68,8 @@ macro_rules! number_first {
     )* };
 }
 
-number_first! { bool i8 i16 i32 i64 isize u8 u16 u32 u64 usize f16 bf16 f32 f64 }
+number_first! { f64: Add add, Sub sub, Mul mul, Div div }
+number_first! { i32: Add add, Sub sub, Mul mul, Div div }
 
 macro_rules! unary {
     ($($trait:ident $method:ident => $twin:ident;)*) => { $(

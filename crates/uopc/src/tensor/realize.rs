@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::history::{self, Kept, Tape};
 use super::host::scalar_at;
@@ -45,21 +45,56 @@ struct Run {
     kept: Arc<Kept>,
 }
 
-/// Computes nodes as one plan.
-fn run(roots: &[UOp], tape_leaves: &[UOp]) -> Result<Run> {
+/// Computes nodes as one plan. For those in `for_tape`, which depend on the `leaves`, values are
+/// kept that gradients will read: what the plan stores, and each reduction, also where a kernel
+/// would go on with it at once. So no product of matrices is ever computed a second time.
+fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
+    let mut all = roots.to_vec();
+    let mut tape_leaves = Vec::new();
+    if !for_tape.is_empty() {
+        all.extend(
+            reductions(for_tape)
+                .into_iter()
+                .filter(|u| !roots.contains(u)),
+        );
+        tape_leaves.extend(leaves.iter().map(|(buffer, _)| buffer.clone()));
+    }
     let options = RealizeOptions {
-        tape_leaves,
+        tape_leaves: &tape_leaves,
         ..RealizeOptions::default()
     };
     let chosen = ENGINE.with_borrow(Clone::clone);
     let realized = match &chosen {
-        Some(engine) => engine.realize(roots, &options)?,
-        None => Engine::global()?.realize(roots, &options)?,
+        Some(engine) => engine.realize(&all, &options)?,
+        None => Engine::global()?.realize(&all, &options)?,
     };
-    Ok(Run {
-        outputs: realized.outputs,
-        kept: Arc::new(realized.tape),
-    })
+    let mut outputs = realized.outputs;
+    let mut kept = realized.tape;
+    kept.extend(
+        all.into_iter()
+            .zip(outputs.iter().cloned())
+            .skip(roots.len()),
+    );
+    outputs.truncate(roots.len());
+    let kept = Arc::new(kept);
+    Ok(Run { outputs, kept })
+}
+
+/// The reductions that computing these nodes takes, down to values in memory.
+fn reductions(roots: &[UOp]) -> Vec<UOp> {
+    let mut found = Vec::new();
+    let mut seen: FxHashSet<UOp> = FxHashSet::default();
+    let mut todo: Vec<UOp> = roots.to_vec();
+    while let Some(u) = todo.pop() {
+        if u.home().is_some() || !seen.insert(u.clone()) {
+            continue;
+        }
+        todo.extend(u.src().iter().cloned());
+        if matches!(u.op(), Op::Reduce { .. }) {
+            found.push(u);
+        }
+    }
+    found
 }
 
 /// The memory of a node that is a leaf or was computed before, seen through ops that copy nothing.
@@ -145,13 +180,9 @@ impl Tensor {
         let leaves = history::leaves(&with_history);
         // Only values that will be differentiated keep what that reads.
         let keeps_tape = |t: &Tensor| t.needs_grad() && !t.is_gradient();
-        let wanted = if todo.iter().any(|(t, _)| keeps_tape(t)) {
-            &leaves[..]
-        } else {
-            &[]
-        };
-        let wanted: Vec<UOp> = wanted.iter().map(|(buffer, _)| buffer.clone()).collect();
-        let Run { outputs, kept } = run(&roots, &wanted)?;
+        let for_tape = todo.iter().filter(|(t, _)| keeps_tape(t));
+        let for_tape: Vec<UOp> = for_tape.map(|(_, node)| node.clone()).collect();
+        let Run { outputs, kept } = run(&roots, &for_tape, &leaves)?;
         for (t, node) in &todo {
             let kept = keeps_tape(t).then_some(&kept);
             t.settle(node, &outputs[position[node]], &leaves, kept)?;
@@ -194,7 +225,13 @@ impl Tensor {
     pub(super) fn storage(&self) -> Result<Arc<Storage>> {
         // Another thread may replace the node between the two steps; then the new one is computed.
         loop {
-            if let Some(storage) = known(&self.uop()) {
+            let (node, value) = {
+                let state = self.0.state.lock();
+                (state.node.clone(), state.value.clone())
+            };
+            // The tensor's own memory first: the note at a node is that of the last one to compute
+            // it, who may be gone.
+            if let Some(storage) = value.or_else(|| known(&node)) {
                 return Ok(storage);
             }
             self.realize()?;
@@ -242,7 +279,7 @@ impl Tensor {
             .chain(also.iter().copied())
             .map(Tensor::uop)
             .collect();
-        let outputs = run(&roots, &[])?.outputs;
+        let outputs = run(&roots, &[], &[])?.outputs;
         let (values, others) = outputs.split_at(updates.len());
         let site = Site::current();
         // Asked while the old values are still those of parameters.
@@ -269,10 +306,13 @@ impl Tensor {
         drop(state);
         let former = self.0.replace(leaf);
         for reader in history::supersede(&former, with, site) {
-            let node = reader.state.lock().node.clone();
-            let mut owners = history::dependencies(std::slice::from_ref(&node));
-            owners.insert(self.0.id);
-            if let Some(value) = known(&node) {
+            let (node, value) = {
+                let state = reader.state.lock();
+                (state.node.clone(), state.value.clone())
+            };
+            if let Some(value) = value {
+                let mut owners = history::dependencies(std::slice::from_ref(&node));
+                owners.insert(self.0.id);
                 reader.collapse(value, owners, site)?;
             }
         }

@@ -325,12 +325,16 @@ fn float_to_int(from: DType, to: DType) -> String {
     let (least, greatest) = to.int_range().unwrap_or((0, 1));
     let bound = |value: i128| literal(Scalar::from_i128(from, value));
     let end = |value: i128| literal(Scalar::from_i128(to, value));
+    // Where no exceptions are watched, gcc 12 makes a conversion to an integer and back into a
+    // truncation of the float, which keeps the sign of what becomes 0. So nothing that becomes 0
+    // is converted; NaN is among it.
     format!(
         "static inline {int} {from}_to_{to}({float} x) {{
-    return x != x ? 0 : x >= {above} ? {greatest} : x <= {below} ? {least} : ({int})x;
+    return !(x >= {one} || x <= -{one}) ? 0 : x >= {above} ? {greatest} : x <= {below} ? {least} : ({int})x;
 }}
 ",
         int = c_type(to),
+        one = literal(Scalar::one(from)),
         float = c_type(from),
         above = bound(greatest + 1),
         below = bound(least),

@@ -290,7 +290,7 @@ impl Renderer {
                 format!("ridx{}", self.ranges - 1)
             }
         };
-        let (counter, extent) = (c_type(range.dtype()), bare(&extent));
+        let counter = c_type(range.dtype());
         self.open(&format!(
             "for ({counter} {name} = 0; {name} < {extent}; {name}++) {{"
         ));

@@ -1,6 +1,5 @@
 //! The system's C compiler: where it is, what it is called with, and what its result depends on.
 
-use std::env::consts::{ARCH, OS};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::UNIX_EPOCH;
 
 use super::prelude::{LIBRARIES, REQUIRED_FLAGS};
+use crate::debug::platform;
 use crate::error::{Error, Result};
 
 /// The names that are tried, in this order, when the user names no compiler.
@@ -204,7 +204,7 @@ fn is_program(path: &Path) -> bool {
 /// The processor's model and features, as far as the system tells: code for this machine is
 /// only good for such machines.
 pub fn cpu() -> String {
-    let mut text = format!("{} {}", ARCH, OS);
+    let mut text = platform();
     #[cfg(target_os = "linux")]
     {
         let wanted = [

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Code, Device, DeviceCounts, Executable, Memory, Parameter, Place, Pool};
 use crate::error::Result;
 use crate::interp::loops::{Checks, LoopArg, LoopData, LoopKernel};
 use crate::ir::DType;
 use crate::ir::form::params;
 use crate::ir::op::ParamMode;
+use crate::runtime::{Code, Device, DeviceCounts, Executable, Memory, Parameter, Place, Pool};
 
 /// Runs loop graphs without compiling them.
 pub struct InterpDevice {
