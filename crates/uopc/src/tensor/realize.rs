@@ -29,14 +29,23 @@ thread_local! {
 /// Runs `f` with all that it computes on this thread going through that engine, with its plans,
 /// counters and settings, instead of the process's.
 pub fn with_engine<R>(engine: &Arc<Engine>, f: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Arc<Engine>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            ENGINE.set(self.0.take());
-        }
-    }
-    let _restore = Restore(ENGINE.replace(Some(engine.clone())));
+    let _entered = enter_engine(engine);
     f()
+}
+
+/// [`with_engine`] until the returned guard is dropped.
+pub fn enter_engine(engine: &Arc<Engine>) -> EnteredEngine {
+    EnteredEngine(ENGINE.replace(Some(engine.clone())))
+}
+
+/// Restores the former engine when dropped; see [`enter_engine`].
+#[must_use]
+pub struct EnteredEngine(Option<Arc<Engine>>);
+
+impl Drop for EnteredEngine {
+    fn drop(&mut self) {
+        ENGINE.set(self.0.take());
+    }
 }
 
 /// What a run gives: one memory a root, and the interior values kept for gradients.
@@ -52,7 +61,11 @@ fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
     let mut all = roots.to_vec();
     let mut tape_leaves = Vec::new();
     if !for_tape.is_empty() {
-        all.extend(reductions(for_tape).into_iter().filter(|u| !roots.contains(u)));
+        all.extend(
+            reductions(for_tape)
+                .into_iter()
+                .filter(|u| !roots.contains(u)),
+        );
         tape_leaves.extend(leaves.iter().map(|(buffer, _)| buffer.clone()));
     }
     let options = RealizeOptions {
@@ -66,7 +79,11 @@ fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
     };
     let mut outputs = realized.outputs;
     let mut kept = realized.tape;
-    kept.extend(all.into_iter().zip(outputs.iter().cloned()).skip(roots.len()));
+    kept.extend(
+        all.into_iter()
+            .zip(outputs.iter().cloned())
+            .skip(roots.len()),
+    );
     outputs.truncate(roots.len());
     let kept = Arc::new(kept);
     Ok(Run { outputs, kept })
