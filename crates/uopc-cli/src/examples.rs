@@ -113,7 +113,7 @@ fn grad_shrink() -> Result<Vec<UOp>> {
 fn second_derivative() -> Result<Vec<UOp>> {
     let x = slot(0, 4);
     let loss = sum(&x.mul(&x)?.mul(&x)?)?;
-    let first = gradient(&loss, &[x.clone()])?;
+    let first = gradient(&loss, std::slice::from_ref(&x))?;
     gradient(&sum(&first[0])?, &[x])
 }
 

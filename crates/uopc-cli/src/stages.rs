@@ -12,16 +12,13 @@ use uopc::pass::{PASSES, PassInfo};
 use crate::failure::{Failure, Result};
 use crate::input::Form;
 
-/// The settings of the environment, with the names in them checked: unlike the library, this
-/// program can afford to look at all tables before it begins.
+/// The settings of the environment, with the names in them checked.
 ///
 /// # Errors
 /// A variable with a value or a name that does not exist.
 pub fn checked_settings() -> Result<&'static Settings> {
     let settings = uopc::debug::settings()?;
-    let rules: Vec<&str> = uopc::rules::all().iter().map(|r| r.name).collect();
-    let passes: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
-    settings.check_names(&rules, &passes)?;
+    uopc::pass::check_names(settings)?;
     Ok(settings)
 }
 

@@ -123,7 +123,7 @@ const WHOLE: usize = 10;
 /// `full`.
 pub fn show(array: &Array, full: bool) -> String {
     // Elements line up in columns, whatever their lengths.
-    let shown: Vec<String> = array.scalars().map(|s| plain(s)).collect();
+    let shown: Vec<String> = array.scalars().map(plain).collect();
     let shape: &[usize] = array.shape();
     let is_shown = |i: usize| full || inside(i, shape);
     let seen = shown.iter().enumerate().filter(|(i, _)| is_shown(*i));

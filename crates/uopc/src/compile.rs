@@ -19,6 +19,7 @@ use crate::ir::fold::may_be_chained;
 use crate::ir::form::BufferIndex;
 use crate::ir::op::{BufferId, Op};
 use crate::ir::{UOp, verify, visit};
+use crate::pass;
 use crate::pass::memory::plan_memory;
 use crate::pass::pipeline::{self, Lowered};
 use crate::runtime::buffer::IDLE_LIMIT;
@@ -106,12 +107,14 @@ impl Engine {
     /// An engine of one's own.
     ///
     /// # Errors
-    /// When the settings ask for a C compiler that is not there.
+    /// When the settings ask for a C compiler that is not there, or name a rule or pass that
+    /// does not exist.
     pub fn new(settings: Settings) -> Result<Engine> {
         Engine::with_pool(settings, Pool::new(IDLE_LIMIT))
     }
 
     fn with_pool(settings: Settings, pool: Arc<Pool>) -> Result<Engine> {
+        pass::check_names(&settings)?;
         let device = device(&settings, pool)?;
         Ok(Engine {
             settings,

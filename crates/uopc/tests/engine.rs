@@ -417,6 +417,28 @@ fn both_devices_agree_and_c_is_compiled_once() {
     assert_eq!((stats.compiler_calls, stats.disk_hits), (0, 1));
 }
 
+/// A compiler that ignores traps may take a conversion to an integer and back for a rounding.
+#[test]
+fn an_integer_has_no_negative_zero() {
+    let settings = Settings {
+        device: DeviceChoice::C,
+        ..Settings::default()
+    };
+    let engine = Engine::new(settings).unwrap();
+    for (value, expected) in [(-0.5f32, 0.0f32), (0.5, 0.0), (-1.5, -1.0), (-0.0, 0.0)] {
+        let scalar = |leaf: UOp| leaf.reshape(&[]).unwrap();
+        let (i, x) = (scalar(live(&[7i32])), scalar(live(&[value])));
+        let parts = UOp::stack(&[i.clone(), x.cast(DType::I32).unwrap(), i]).unwrap();
+        let found = floats(&engine, &parts.cast(DType::F32).unwrap());
+        assert_eq!(
+            found[1].to_bits(),
+            expected.to_bits(),
+            "{value} gives {}",
+            found[1]
+        );
+    }
+}
+
 #[test]
 fn without_a_compiler_the_interpreter_runs_everything() {
     let settings = Settings {

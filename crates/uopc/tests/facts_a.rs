@@ -5,6 +5,8 @@ mod oracle;
 use oracle::*;
 use uopc::Error;
 use uopc::autodiff::gradient;
+use uopc::compile;
+use uopc::debug::Settings;
 use uopc::ir::op::{Combine, Exec, Op, ParamMode, ReduceOp};
 use uopc::ir::visit::{Graph, toposort};
 use uopc::ir::{DType, Shape, UOp};
@@ -158,6 +160,25 @@ fn a7_gradients_hold_forward_nodes_by_identity() {
     // d sum(x*w) / dw is x itself, scaled by the seed.
     let plain = gradient(&sum(&(&x * &w)), &[w]).unwrap().remove(0);
     assert_eq!(plain.src()[1], x);
+
+    // In the plan of a loss and its gradients, the product that all of them read is computed
+    // by one kernel: of its shape, (4, 6), there is one sum.
+    let (x, w) = (input32(0, &[4, 5]), input32(1, &[5, 6]));
+    let xe = x.reshape(&[4, 1, 5]).unwrap().expand(&[4, 6, 5]).unwrap();
+    let we = w.permute(&[1, 0]).unwrap().reshape(&[1, 6, 5]).unwrap();
+    let product = (&xe * &we.expand(&[4, 6, 5]).unwrap())
+        .reduce(ReduceOp::Add, 1)
+        .unwrap();
+    let loss = sum(&(&product * &product));
+    let found = gradient(&loss, &[x, w]).unwrap();
+    let lowered =
+        compile::lower(&[vec![loss], found].concat(), None, &Settings::default()).unwrap();
+    let is_product = |u: &UOp| u.op().mnemonic() == "reduce" && u.shape()[..] == [4, 6];
+    let kernels = lowered.plan.kernels.iter();
+    let computed = kernels
+        .map(|k| count(k.body.roots(), is_product))
+        .sum::<usize>();
+    assert_eq!(computed, 1);
 }
 
 #[test]

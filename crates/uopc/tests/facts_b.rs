@@ -7,6 +7,8 @@ use std::f64::consts::LN_2;
 use oracle::*;
 use uopc::Error;
 use uopc::autodiff::{gradient, gradient_with};
+use uopc::compile;
+use uopc::debug::Settings;
 use uopc::ir::composite::{flip, pad, reversal};
 use uopc::ir::op::{Fold, Op, ParamMode, ReduceOp, StageKind};
 use uopc::ir::visit::{Graph, toposort};
@@ -392,6 +394,13 @@ fn b12_stages_pass_the_cotangent_and_detach_stops_it() {
         .unwrap()
         .remove(0);
     assert_eq!(value(&found, &[&[1.0, 2.0]]), [1.0, 2.0]);
+
+    // At run time nothing is left of it: the kernels are those of the value without the mark.
+    let kernels = |x: &UOp, mark: &UOp| {
+        let rows = sum(&(&x.exp().unwrap() * mark));
+        compile::listing(&[rows, x * mark], None, &Settings::default()).unwrap()
+    };
+    assert_eq!(kernels(&x, &detached), kernels(&x, &x));
 }
 
 #[test]

@@ -3,12 +3,17 @@
 mod oracle;
 
 use std::slice::from_ref;
+use std::sync::Arc;
 
 use oracle::*;
+use uopc::Tensor;
 use uopc::autodiff::gradient;
+use uopc::compile::Engine;
+use uopc::debug::Settings;
 use uopc::ir::op::{Op, ReduceOp, StageKind};
 use uopc::ir::visit::{Graph, substitute, toposort};
 use uopc::ir::{DType, UOp};
+use uopc::tensor::with_engine;
 
 #[test]
 fn e0_three_exercises() {
@@ -133,4 +138,14 @@ fn e3_a_minimum_shares_ties_evenly() {
     assert_eq!(value(&lowest, &[&[2.0, 1.0, 1.0]]), [1.0]);
     let found = gradient_values(&lowest, &x, &[&[2.0, 1.0, 1.0]]);
     assert_eq!(found, [0.0, 0.5, 0.5]);
+
+    // The same through tensors, on an engine without a disk cache.
+    let engine = Arc::new(Engine::new(Settings::default()).unwrap());
+    with_engine(&engine, || {
+        let x = Tensor::from_slice(&[2.0f32, 1.0, 1.0], [3]).unwrap();
+        let x = x.requires_grad().unwrap();
+        x.min(..).unwrap().backward(&[&x]).unwrap();
+        let grad = x.grad().expect("the minimum depends on x");
+        assert_eq!(grad.to_vec::<f32>().unwrap(), [0.0, 0.5, 0.5]);
+    });
 }

@@ -23,7 +23,7 @@ use uopc::ir::form::{Kernel, LoopGraph, Plan, Role, ShapeGraph, params};
 use uopc::ir::op::OPS;
 use uopc::ir::parse::{Parsed, parse};
 use uopc::ir::print::{to_uir, to_uir_with};
-use uopc::ir::{Scalar, Shape, UOp, verify};
+use uopc::ir::{DType, Scalar, Shape, UOp, verify};
 use uopc::pass::simplify::simplify_shapes;
 use uopc::rewrite::{Limits, rewrite};
 use uopc::rules::{scalar_rules, shape_rules};
@@ -383,6 +383,18 @@ fn engines() -> Vec<(&'static str, Settings)> {
         ("C, plain schedule", plain),
         ("C without rules", unsimplified),
     ]
+}
+
+/// The checks by value notice a wrong result.
+#[test]
+fn checks_can_fail() {
+    let x = UOp::slot(0, DType::F32, 3);
+    let (square, cube) = (&x * &x, &(&x * &x) * &x);
+    assert!(same_values(&[square.clone()], &[square.clone()]).is_ok());
+    assert!(same_values(&[square.clone()], &[cube.clone()]).is_err());
+    let right = uopc::autodiff::gradient(&cube, &[x.clone()]).unwrap();
+    assert!(finite::check(&cube, &[x.clone()], &right).is_ok());
+    assert!(finite::check(&cube, &[x.clone()], &[square]).is_err());
 }
 
 /// A new op is not forgotten: each has a line in some golden file. Constants stand inline.

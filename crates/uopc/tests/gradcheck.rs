@@ -9,10 +9,12 @@
 //! All cases run in f32 through compiled code too: equal to the interpreter to the last bit, and
 //! near the value in f64.
 
+mod derivatives;
 mod oracle;
 
 use std::sync::Arc;
 
+use derivatives::{CASES, Case, Domain, NON_DIFFERENTIABLE};
 use oracle::*;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -20,365 +22,10 @@ use uopc::autodiff::gradient;
 use uopc::compile::{Engine, RealizeOptions};
 use uopc::debug::Settings;
 use uopc::interp::Array;
-use uopc::ir::composite::{cat, flip, pad};
-use uopc::ir::op::{Class, OPS, ParamMode, ReduceOp, StageKind};
+use uopc::ir::op::{Class, OPS, ParamMode};
 use uopc::ir::visit::toposort;
 use uopc::ir::{DType, UOp};
 use uopc::runtime::Storage;
-
-/// Where the inputs of a case lie: inside a region where the function is smooth, and far enough
-/// from its edge for the differences.
-#[derive(Clone, Copy)]
-enum Domain {
-    /// -2 to 2.
-    Real,
-    /// 0.5 to 2.
-    Positive,
-    /// Multiples of 1/4 that differ from each other by at least 1/4, so that no comparison of
-    /// two inputs, or of an input with an odd multiple of 1/8, changes within a difference.
-    Apart,
-    /// Multiples of 2^-8: together with steps that are powers of two exact in f32.
-    Dyadic,
-    /// -2 to 2 with two exact zeros in each input.
-    Zeros,
-}
-
-use Domain::*;
-
-struct Case {
-    /// The mnemonic of the op that the case is about, or what is composed.
-    name: &'static str,
-    /// The op in question, if the case is about one.
-    op: Option<&'static str>,
-    /// The shapes of the inputs.
-    inputs: &'static [&'static [usize]],
-    domain: Domain,
-    build: fn(&[UOp]) -> UOp,
-}
-
-/// A case that is about the op of that name.
-const fn op(
-    name: &'static str,
-    inputs: &'static [&'static [usize]],
-    domain: Domain,
-    build: fn(&[UOp]) -> UOp,
-) -> Case {
-    Case {
-        name,
-        op: Some(name),
-        inputs,
-        domain,
-        build,
-    }
-}
-
-/// Another case of an op.
-const fn also(
-    op: &'static str,
-    name: &'static str,
-    inputs: &'static [&'static [usize]],
-    domain: Domain,
-    build: fn(&[UOp]) -> UOp,
-) -> Case {
-    Case {
-        name,
-        op: Some(op),
-        inputs,
-        domain,
-        build,
-    }
-}
-
-/// A composition of ops.
-const fn composed(
-    name: &'static str,
-    inputs: &'static [&'static [usize]],
-    domain: Domain,
-    build: fn(&[UOp]) -> UOp,
-) -> Case {
-    Case {
-        name,
-        op: None,
-        inputs,
-        domain,
-        build,
-    }
-}
-
-const V: &[usize] = &[5];
-const M: &[usize] = &[2, 3];
-const T: &[usize] = &[2, 3, 4];
-
-/// Ops without a gradient, each with the reason.
-const NON_DIFFERENTIABLE: &[(&str, &str)] = &[
-    ("iota", "integers, and no sources"),
-    (
-        "trunc",
-        "piecewise constant: the derivative is 0 where there is one",
-    ),
-    (
-        "bitcast",
-        "the bits of a float are no number that varies smoothly with it",
-    ),
-    ("cmplt", "gives a bool"),
-    ("cmpne", "gives a bool"),
-    ("floordiv", "integers"),
-    ("floormod", "integers"),
-    ("and", "integers and bools"),
-    ("or", "integers and bools"),
-    ("xor", "integers and bools"),
-    ("shl", "integers"),
-    ("shr", "integers"),
-    (
-        "scatter_add",
-        "refused with an error until the op itself is implemented",
-    ),
-    (
-        "scan",
-        "refused with an error until the op itself is implemented",
-    ),
-    ("argsort", "gives positions, which are integers"),
-    (
-        "custom",
-        "refused with an error until the op itself is implemented",
-    ),
-];
-
-const CASES: &[Case] = &[
-    op("const", &[V], Real, |x| &x[0] * &number(&x[0], 1.75)),
-    op("buffer", &[V], Real, |x| x[0].clone()),
-    op("param", &[V], Real, |x| square(&x[0])),
-    op("add", &[V, V], Real, |x| &x[0] + &x[1]),
-    also("add", "add to itself", &[V], Real, |x| &x[0] + &x[0]),
-    op("mul", &[V, V], Real, |x| &x[0] * &x[1]),
-    also("mul", "cube", &[V], Real, |x| &(&x[0] * &x[0]) * &x[0]),
-    op("max", &[V, V], Apart, |x| {
-        square(&x[0].maximum(&x[1]).unwrap())
-    }),
-    op("recip", &[V], Positive, |x| x[0].recip().unwrap()),
-    op("div", &[V, V], Positive, |x| x[0].div(&x[1]).unwrap()),
-    also("div", "x/x^2", &[V], Positive, |x| {
-        x[0].div(&square(&x[0])).unwrap()
-    }),
-    op("exp2", &[V], Real, |x| x[0].exp2().unwrap()),
-    op("log2", &[V], Positive, |x| x[0].log2().unwrap()),
-    op("exp", &[V], Real, |x| x[0].exp().unwrap()),
-    op("sqrt", &[V], Positive, |x| x[0].sqrt().unwrap()),
-    op("sin", &[V], Real, |x| x[0].sin().unwrap()),
-    also("sin", "cos", &[V], Real, |x| x[0].cos().unwrap()),
-    also("sin", "-sin", &[V], Real, |x| x[0].sin_turned(2).unwrap()),
-    also("sin", "-cos", &[V], Real, |x| x[0].sin_turned(3).unwrap()),
-    op("mulacc", &[V, V, V], Real, |x| {
-        x[0].mulacc(&x[1], &x[2]).unwrap()
-    }),
-    also("mulacc", "mulacc of itself", &[V], Real, |x| {
-        x[0].mulacc(&x[0], &square(&x[0])).unwrap()
-    }),
-    op("cast", &[V], Dyadic, |x| {
-        let narrow = if x[0].dtype() == DType::F64 {
-            DType::F32
-        } else {
-            DType::F64
-        };
-        square(&x[0].cast(narrow).unwrap().cast(x[0].dtype()).unwrap())
-    }),
-    op("where", &[V, V, V], Apart, |x| {
-        let positive = number(&x[0], 0.125).cmplt(&x[0]).unwrap();
-        positive
-            .where_(&square(&x[1]), &x[2].exp().unwrap())
-            .unwrap()
-    }),
-    op("reshape", &[M], Real, |x| {
-        square(&x[0].reshape(&[3, 2]).unwrap())
-    }),
-    op("expand", &[&[2, 1]], Real, |x| {
-        let wide = x[0].expand(&[2, 3]).unwrap();
-        &wide * &wide.exp().unwrap()
-    }),
-    also(
-        "expand",
-        "expand an inner axis",
-        &[&[2, 1, 3], T2],
-        Real,
-        |x| &square(&x[0].expand(T2).unwrap()) * &x[1],
-    ),
-    op("permute", &[T], Real, |x| {
-        square(&x[0].permute(&[1, 2, 0]).unwrap())
-    }),
-    op("shrink", &[M], Real, |x| {
-        square(&x[0].shrink(&[(0, 2), (1, 3)]).unwrap())
-    }),
-    op("stack", &[V, V], Real, |x| {
-        square(&UOp::stack(&[x[0].clone(), x[1].clone(), x[0].clone()]).unwrap())
-    }),
-    op("index", &[T], Real, |x| {
-        square(&x[0].index(&constants(&[1, 2])).unwrap())
-    }),
-    also("index", "index of one axis", &[M], Real, |x| {
-        square(&x[0].index(&constants(&[1])).unwrap())
-    }),
-    also("index", "index by a reversal", &[M], Real, |x| {
-        &square(&flip(&x[0], &[0, 1]).unwrap()) * &x[0]
-    }),
-    op("reduce", &[T], Real, |x| {
-        square(&x[0].reduce(ReduceOp::Add, 2).unwrap())
-    }),
-    also("reduce", "reduce by maximum", &[M], Apart, |x| {
-        square(&x[0].reduce(ReduceOp::Max, 1).unwrap())
-    }),
-    also("reduce", "reduce all by maximum", &[T], Apart, |x| {
-        square(&x[0].reduce(ReduceOp::Max, 3).unwrap())
-    }),
-    also("reduce", "reduce by product", &[T], Real, |x| {
-        x[0].reduce(ReduceOp::Mul, 2).unwrap()
-    }),
-    also("reduce", "product with zeros", &[V], Zeros, |x| {
-        x[0].reduce(ReduceOp::Mul, 1).unwrap()
-    }),
-    also("reduce", "product of nine", &[&[9]], Real, |x| {
-        x[0].reduce(ReduceOp::Mul, 1).unwrap()
-    }),
-    op("stage", &[V], Real, |x| {
-        square(&x[0].stage(StageKind::Materialise).unwrap())
-    }),
-    also("stage", "stage remat", &[V], Real, |x| {
-        square(&x[0].stage(StageKind::Remat).unwrap())
-    }),
-    composed("matrix product", &[&[2, 3], &[3, 4]], Real, |x| {
-        matmul(&x[0], &x[1]).sin().unwrap()
-    }),
-    composed("matrix times its transpose", &[&[3, 4]], Real, |x| {
-        matmul(&x[0], &x[0].permute(&[1, 0]).unwrap())
-            .sin()
-            .unwrap()
-    }),
-    composed("softmax", &[&[3, 4]], Real, |x| softmax(&x[0])),
-    composed("cross-entropy", &[&[3, 4]], Real, |x| {
-        let hot: Vec<UOp> = (0..3)
-            .map(|i| constants(&[i, (i + 1) % 4]))
-            .map(|at| log_softmax(&x[0]).index(&at).unwrap())
-            .collect();
-        UOp::stack(&hot).unwrap()
-    }),
-    composed("layer norm", &[&[2, 4], &[4], &[4]], Real, |x| {
-        layer_norm(&x[0], &x[1], &x[2])
-    }),
-    composed("sigmoid", &[V], Apart, |x| sigmoid(&x[0])),
-    composed("tanh", &[V], Real, |x| tanh(&x[0])),
-    composed("gelu", &[V], Real, |x| gelu(&x[0])),
-    composed("silu", &[V], Apart, |x| &x[0] * &sigmoid(&x[0])),
-    composed("sum of shifted windows", &[&[6], &[3]], Real, |x| {
-        // A convolution: window k of the signal times weight k.
-        let terms = (0..3).map(|k| {
-            let weight = x[1].index(&constants(&[k])).unwrap();
-            let weight = weight.broadcast_scalar(&[4].as_slice().into()).unwrap();
-            &x[0].shrink(&[(k as usize, k as usize + 4)]).unwrap() * &weight
-        });
-        square(&terms.reduce(|a, b| &a + &b).expect("three terms"))
-    }),
-    composed("pad and cut", &[&[3, 4]], Real, |x| {
-        let padded = pad(&x[0], &[(1, 1), (0, 2)]).unwrap();
-        square(&padded.shrink(&[(1, 3), (1, 6)]).unwrap())
-    }),
-    composed("joined parts", &[&[2, 3], &[2, 2]], Real, |x| {
-        square(&cat(&[x[0].clone(), x[1].clone(), x[0].clone()], 1).unwrap())
-    }),
-    composed("root of a sum of squares", &[V], Real, |x| {
-        let squares = &square(&x[0]) + &number(&x[0], 1.0);
-        squares.sqrt().unwrap().recip().unwrap()
-    }),
-    composed("deep chain", &[V], Real, |x| {
-        (0..30).fold(x[0].clone(), |u, _| (&u + &x[0]).sin().unwrap())
-    }),
-];
-
-const T2: &[usize] = &[2, 2, 3];
-
-fn constants(at: &[i64]) -> Vec<UOp> {
-    at.iter().map(|&c| UOp::int(c, DType::I32)).collect()
-}
-
-fn square(x: &UOp) -> UOp {
-    x * x
-}
-
-/// `(m, k) @ (k, n)` as EXPAND, MUL and REDUCE.
-fn matmul(x: &UOp, w: &UOp) -> UOp {
-    let (m, k, n) = (x.shape()[0], x.shape()[1], w.shape()[1]);
-    let xe = x.reshape(&[m, 1, k]).unwrap().expand(&[m, n, k]).unwrap();
-    let we = w.permute(&[1, 0]).unwrap().reshape(&[1, n, k]).unwrap();
-    (&xe * &we.expand(&[m, n, k]).unwrap())
-        .reduce(ReduceOp::Add, 1)
-        .unwrap()
-}
-
-/// A value of each row, repeated along it.
-fn along(u: &UOp, like: &UOp) -> UOp {
-    let mut column = like.shape().to_vec();
-    *column.last_mut().expect("rows have an axis") = 1;
-    u.reshape(&column).unwrap().expand(like.shape()).unwrap()
-}
-
-fn row_sum(x: &UOp) -> UOp {
-    along(&x.reduce(ReduceOp::Add, 1).unwrap(), x)
-}
-
-/// Shifted by the largest of the row, which is detached: it changes no value.
-fn shifted(x: &UOp) -> UOp {
-    let top = x
-        .reduce(ReduceOp::Max, 1)
-        .unwrap()
-        .stage(StageKind::Detach)
-        .unwrap();
-    x.sub(&along(&top, x)).unwrap()
-}
-
-fn softmax(x: &UOp) -> UOp {
-    let e = shifted(x).exp().unwrap();
-    e.div(&row_sum(&e)).unwrap()
-}
-
-fn log_softmax(x: &UOp) -> UOp {
-    let z = shifted(x);
-    let log = row_sum(&z.exp().unwrap()).log2().unwrap();
-    z.sub(&(&log * &number(&log, std::f64::consts::LN_2)))
-        .unwrap()
-}
-
-fn layer_norm(x: &UOp, scale: &UOp, shift: &UOp) -> UOp {
-    let n = x.shape()[1] as f64;
-    let mean = row_sum(x).div(&number(x, n)).unwrap();
-    let centred = x.sub(&mean).unwrap();
-    let variance = row_sum(&square(&centred)).div(&number(x, n)).unwrap();
-    let deviation = (&variance + &number(x, 1e-5)).sqrt().unwrap();
-    let row = |w: &UOp| w.reshape(&[1, 4]).unwrap().expand(x.shape()).unwrap();
-    &(&centred.div(&deviation).unwrap() * &row(scale)) + &row(shift)
-}
-
-/// No branch overflows: with z = exp(-|x|), 1/(1+z) for positive x and z/(1+z) for negative.
-fn sigmoid(x: &UOp) -> UOp {
-    let negative = x.cmplt(&number(x, 0.0)).unwrap();
-    let z = negative.where_(x, &-x).unwrap().exp().unwrap();
-    let one = number(x, 1.0);
-    negative
-        .where_(&z, &one)
-        .unwrap()
-        .div(&(&one + &z))
-        .unwrap()
-}
-
-fn tanh(x: &UOp) -> UOp {
-    let two = number(x, 2.0);
-    (&two * &sigmoid(&(&two * x))).sub(&number(x, 1.0)).unwrap()
-}
-
-fn gelu(x: &UOp) -> UOp {
-    let inner = x + &(&(&square(x) * x) * &number(x, 0.044715));
-    let scaled = &inner * &number(x, (8.0 / std::f64::consts::PI).sqrt());
-    x * &sigmoid(&scaled)
-}
-
-// ---- the check ----
 
 /// A case with numbers: its loss as a function of the inputs.
 struct Instance {
@@ -433,16 +80,16 @@ fn dyadic(rng: &mut StdRng, range: i32, step: f64) -> f64 {
 fn sample(domain: Domain, dims: &[usize], rng: &mut StdRng) -> Vec<f64> {
     let n = dims.iter().product();
     match domain {
-        Real => (0..n).map(|_| rng.random_range(-2.0..2.0)).collect(),
-        Positive => (0..n).map(|_| rng.random_range(0.5..2.0)).collect(),
-        Dyadic => (0..n).map(|_| dyadic(rng, 512, 256.0)).collect(),
-        Zeros => {
-            let mut x = sample(Real, dims, rng);
+        Domain::Real => (0..n).map(|_| rng.random_range(-2.0..2.0)).collect(),
+        Domain::Positive => (0..n).map(|_| rng.random_range(0.5..2.0)).collect(),
+        Domain::Dyadic => (0..n).map(|_| dyadic(rng, 512, 256.0)).collect(),
+        Domain::Zeros => {
+            let mut x = sample(Domain::Real, dims, rng);
             x[0] = 0.0;
             x[n - 1] = 0.0;
             x
         }
-        Apart => {
+        Domain::Apart => {
             // All different, and drawn from odd or even quarters so that inputs differ too.
             let parity = rng.random_range(0..2);
             let mut pool: Vec<i32> = (-16..16).map(|k| 2 * k + parity).collect();

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use uopc::compile::Engine;
 use uopc::debug::{DeviceChoice, Dump, Schedule, Settings, VARIABLES};
 
 fn read(vars: &[(&str, &str)]) -> Result<Settings, String> {
@@ -105,5 +106,22 @@ fn names_of_rules_and_passes_are_checked_by_who_knows_them() {
     assert_eq!(
         check("UOPC_DUMP", "after:tile"),
         Err("UOPC_DUMP: there is no pass \"tile\"; the passes are simplify, kernelize".into())
+    );
+}
+
+#[test]
+fn an_engine_refuses_names_that_do_not_exist() {
+    let disable = ["mul_one", "mul_two"].map(String::from).into();
+    let settings = Settings {
+        device: DeviceChoice::Interp,
+        disable,
+        ..Settings::default()
+    };
+    let error = Engine::new(settings).err().expect("there is no mul_two");
+    let text = error.to_string();
+    assert!(text.starts_with("UOPC_DISABLE: there is no rule or pass \"mul_two\"; the rules are "));
+    assert!(
+        text.contains(" mul_one, ") && text.contains(" kernelize, "),
+        "{text}"
     );
 }

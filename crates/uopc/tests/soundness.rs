@@ -1,7 +1,8 @@
 //! Every rule keeps every bit: each is fired alone on inputs made for it, and the values before
 //! and after are compared on NaN, both zeros, infinities, extreme integers and random numbers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -180,6 +181,29 @@ fn a_rule_says_its_algebra_and_the_ops_it_is_tried_on() {
         let again = rules[k + 1..].iter().any(|r| r.name == rule.name);
         assert!(!again, "two rules are called {}", rule.name);
     }
+}
+
+#[test]
+fn every_rule_has_a_golden_file_that_names_it() {
+    let mut named = String::new();
+    for folder in ["simplify", "simplify_loops"] {
+        let folder = format!("{}/tests/golden/{folder}", env!("CARGO_MANIFEST_DIR"));
+        for entry in fs::read_dir(folder).unwrap() {
+            let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+            let fires = text
+                .lines()
+                .filter_map(|line| line.strip_prefix("; fires: "));
+            fires.for_each(|names| named.push_str(&format!(", {names}")));
+        }
+    }
+    let named: BTreeSet<&str> = named.split(", ").collect();
+    let unnamed: Vec<&str> = (all().iter().map(|r| r.name))
+        .filter(|name| !named.contains(name))
+        .collect();
+    assert!(
+        unnamed.is_empty(),
+        "no golden file says that these fire: {unnamed:?}"
+    );
 }
 
 /// Random expressions, all rules together.

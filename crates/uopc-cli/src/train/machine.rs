@@ -32,7 +32,7 @@ pub fn now() -> String {
 /// Seconds since 1970 in Greenwich as a date and a time of day.
 fn timestamp(seconds: u64) -> String {
     let (mut day, second) = (seconds / 86_400, seconds % 86_400);
-    let leap = |y: u64| y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
+    let leap = |y: u64| y.is_multiple_of(4) && (!y.is_multiple_of(100) || y.is_multiple_of(400));
     let mut year = 1970;
     loop {
         let length = 365 + leap(year) as u64;

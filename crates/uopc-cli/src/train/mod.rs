@@ -41,6 +41,8 @@ pub struct Plan {
     pub epochs: u64,
     /// Steps of an epoch.
     pub steps: u64,
+    /// Steps of all epochs that were done before the run was resumed.
+    pub done: u64,
 }
 
 /// A step that was done.
@@ -122,81 +124,103 @@ fn run_here(
     let mut points = Vec::new();
     if resume {
         trainer.restore(folder)?;
+        if trainer.epochs_done() >= config.epochs {
+            let epochs = trainer.epochs_done();
+            return Err(Failure::usage(format!(
+                "the run has all of its {epochs} epochs; --epochs with a larger number goes on"
+            )));
+        }
+        config.write_resumed(folder)?;
         points = record::rewind(folder, trainer.epochs_done())?;
     } else {
         config.write(folder)?;
     }
+    let steps = trainer.steps();
+    let done = trainer.epochs_done() * steps + trainer.steps_done();
     let plan = Plan {
         epochs: config.epochs,
-        steps: trainer.steps(),
+        steps,
+        done,
     };
-
     watch(&plan, &Event::Begin)?;
-    let mut last = None;
-    while trainer.epochs_done() < plan.epochs {
-        let epoch = trainer.epochs_done() + 1;
-        let (first, epoch_began) = (trainer.steps_done(), Instant::now());
-        let rate = |done: u64| {
-            ((done - first) * config.batch_size as u64) as f64 / epoch_began.elapsed().as_secs_f64()
-        };
-        while trainer.steps_done() < plan.steps {
-            if stop() || done_unless_stopped(trainer.step(), stop)?.is_none() {
-                return stopped(&trainer, folder);
-            }
-            let step = trainer.steps_done();
-            let mean_loss = trainer.mean_loss();
-            if !mean_loss.is_finite() {
-                return Err(diverged(epoch, step, mean_loss, folder));
-            }
-            watch(
-                &plan,
-                &Event::Step(Step {
-                    epoch,
-                    step,
-                    mean_loss,
-                    test_accuracy: last.as_ref().map(|e: &Epoch| e.test_accuracy),
-                    samples_per_second: rate(step),
-                }),
-            )?;
-        }
-        let samples_per_second = rate(plan.steps);
-        let loss = trainer.mean_loss();
-        let Some(test) = done_unless_stopped(trainer.test(), stop)? else {
-            return stopped(&trainer, folder);
-        };
-        let done = Epoch {
-            epoch,
-            loss,
-            test_loss: test.loss,
-            test_accuracy: test.accuracy(),
-            samples_per_second,
-            seconds: began.elapsed().as_secs_f64(),
+
+    let mut accuracy = None;
+    loop {
+        let mut step_done = |step: Step| watch(&plan, &Event::Step(step));
+        let epoch = train_epoch(&mut trainer, config, accuracy, stop, &mut step_done)?;
+        let Some(mut epoch) = epoch else {
+            trainer.save(folder)?;
+            let (epoch, step) = (trainer.epochs_done() + 1, trainer.steps_done());
+            return Ok(Outcome::Stopped { epoch, step });
         };
         trainer.end_epoch();
+        epoch.seconds = began.elapsed().as_secs_f64();
+        accuracy = Some(epoch.test_accuracy);
         points.push(plot::Point {
-            epoch: epoch as usize,
-            loss,
-            test_accuracy: done.test_accuracy,
+            epoch: epoch.epoch as usize,
+            loss: epoch.loss,
+            test_accuracy: epoch.test_accuracy,
         });
-        folder.log(&done.to_json().to_string())?;
+        folder.log(&epoch.to_json().to_string())?;
         trainer.save(folder)?;
-        watch(&plan, &Event::Epoch(done.clone()))?;
-        last = Some(done);
+        watch(&plan, &Event::Epoch(epoch.clone()))?;
+        if epoch.epoch == plan.epochs {
+            draw(config, folder, &points)?;
+            return Ok(Outcome::Done(Summary {
+                epochs: epoch.epoch,
+                test_accuracy: epoch.test_accuracy,
+                final_loss: epoch.loss,
+                train_seconds: began.elapsed().as_secs_f64(),
+                compiler_calls: 0,
+            }));
+        }
     }
-    let Some(last) = last else {
-        let epochs = plan.epochs;
-        return Err(Failure::usage(format!(
-            "the run has all of its {epochs} epochs; --epochs with a larger number goes on"
-        )));
+}
+
+/// The rest of an epoch and the test behind it; `None` if the user stopped it.
+fn train_epoch(
+    trainer: &mut Trainer,
+    config: &Config,
+    test_accuracy: Option<f64>,
+    stop: &dyn Fn() -> bool,
+    step_done: &mut dyn FnMut(Step) -> Result<()>,
+) -> Result<Option<Epoch>> {
+    let epoch = trainer.epochs_done() + 1;
+    let (first, began) = (trainer.steps_done(), Instant::now());
+    let rate = |steps_done: u64| {
+        let samples = (steps_done - first) * config.batch_size as u64;
+        samples as f64 / began.elapsed().as_secs_f64()
     };
-    let train_seconds = began.elapsed().as_secs_f64();
-    draw(config, folder, &points)?;
-    Ok(Outcome::Done(Summary {
-        epochs: last.epoch,
-        test_accuracy: last.test_accuracy,
-        final_loss: last.loss,
-        train_seconds,
-        compiler_calls: 0,
+    while trainer.steps_done() < trainer.steps() {
+        if stop() || done_unless_stopped(trainer.step(), stop)?.is_none() {
+            return Ok(None);
+        }
+        let (step, mean_loss) = (trainer.steps_done(), trainer.mean_loss());
+        if !mean_loss.is_finite() {
+            return Err(Failure::failed(format!(
+                "the loss is {mean_loss} in epoch {epoch}, step {step}; a smaller --lr may help; \
+                 what was saved is the state after epoch {}",
+                epoch - 1
+            )));
+        }
+        let samples_per_second = rate(step);
+        step_done(Step {
+            epoch,
+            step,
+            mean_loss,
+            test_accuracy,
+            samples_per_second,
+        })?;
+    }
+    let samples_per_second = rate(trainer.steps());
+    let test = done_unless_stopped(trainer.test(), stop)?;
+    Ok(test.map(|test| Epoch {
+        epoch,
+        loss: trainer.mean_loss(),
+        test_loss: test.loss,
+        test_accuracy: test.accuracy(),
+        samples_per_second,
+        seconds: 0.0,
     }))
 }
 
@@ -207,22 +231,6 @@ fn done_unless_stopped<T>(result: Result<T>, stop: &dyn Fn() -> bool) -> Result<
         Err(_) if stop() => Ok(None),
         result => result.map(Some),
     }
-}
-
-/// Saves a run that goes on later.
-fn stopped(trainer: &Trainer, folder: &RunFolder) -> Result<Outcome> {
-    trainer.save(folder)?;
-    let (epoch, step) = (trainer.epochs_done() + 1, trainer.steps_done());
-    Ok(Outcome::Stopped { epoch, step })
-}
-
-fn diverged(epoch: u64, step: u64, loss: f64, folder: &RunFolder) -> Failure {
-    let folder = folder.path().display();
-    Failure::failed(format!(
-        "the loss is {loss} in epoch {epoch}, step {step}; a smaller --lr may help; {folder} holds \
-         the state after epoch {}",
-        epoch - 1
-    ))
 }
 
 /// Draws the course of the run.

@@ -77,16 +77,36 @@ impl Config {
         folder.write(RECORD, format!("{record:#}\n").as_bytes())
     }
 
+    /// Notes in the record that a run goes on, with the epochs that it is to have now.
+    ///
+    /// # Errors
+    /// When it can't be read or written.
+    pub fn write_resumed(&self, folder: &RunFolder) -> Result<()> {
+        let mut record = read_record(folder)?;
+        record["arguments"]["epochs"] = self.epochs.into();
+        let mut resumed = record["resumed"].take();
+        if !resumed.is_array() {
+            resumed = json!([]);
+        }
+        if let Some(list) = resumed.as_array_mut() {
+            list.push(json!({
+                "version": env!("CARGO_PKG_VERSION"),
+                "cpu": machine::cpu(),
+                "started": machine::now(),
+            }));
+        }
+        record["resumed"] = resumed;
+        folder.write(RECORD, format!("{record:#}\n").as_bytes())
+    }
+
     /// Reads the record of a run that is to go on.
     ///
     /// # Errors
     /// When it can't be read, or says something else than this program writes.
     pub fn read(folder: &RunFolder) -> Result<Config> {
+        let record = read_record(folder)?;
         let path = folder.file(RECORD);
-        let text = fs::read_to_string(&path).map_err(|e| Failure::file(&path, "can't read", &e))?;
         let wrong = |what: &str| Failure::failed(format!("{}: {what}", path.display()));
-        let record: Value =
-            serde_json::from_str(&text).map_err(|e| wrong(&format!("no JSON: {e}")))?;
         if record["task"] != "digits" {
             return Err(wrong("`task` is not \"digits\""));
         }
@@ -103,6 +123,14 @@ impl Config {
             seed: whole(&record, "seed")?,
         })
     }
+}
+
+/// The record as it stands in the folder.
+fn read_record(folder: &RunFolder) -> Result<Value> {
+    let path = folder.file(RECORD);
+    let text = fs::read_to_string(&path).map_err(|e| Failure::file(&path, "can't read", &e))?;
+    serde_json::from_str(&text)
+        .map_err(|e| Failure::failed(format!("{}: no JSON: {e}", path.display())))
 }
 
 /// What an epoch gave.

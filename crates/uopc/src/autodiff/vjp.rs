@@ -171,13 +171,12 @@ fn place(g: &UOp, x: &UOp, indices: &[UOp]) -> Result<UOp> {
     let mut out = g.reshape(&dims)?;
     for (axis, index) in indices.iter().enumerate().rev() {
         let n = x.shape()[axis];
-        let at = match index.op() {
-            Op::Const(c) => usize::try_from(c.as_i128()).unwrap_or(usize::MAX),
-            _ => usize::MAX,
+        let Op::Const(c) = index.op() else {
+            return Err(unsupported(index, "index", "give a constant"));
         };
-        if at >= n {
+        let Some(at) = usize::try_from(c.as_i128()).ok().filter(|&at| at < n) else {
             return zeros_like(x);
-        }
+        };
         let mut around = vec![(0, 0); x.shape().rank()];
         around[axis] = (at, n - 1 - at);
         out = pad(&out, &around)?;

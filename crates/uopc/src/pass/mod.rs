@@ -16,6 +16,7 @@ use crate::debug::{Dump, Settings};
 use crate::error::Result;
 use crate::ir::form::{Kernel, LoopGraph, Plan, Program, ShapeGraph};
 use crate::ir::{UOp, print};
+use crate::rules;
 
 use kernelize::Kernelized;
 
@@ -70,6 +71,16 @@ pub const PASSES: &[PassInfo] = &[
         gives: "program",
     },
 ];
+
+/// Checks that the names in the settings are those of rules and passes.
+///
+/// # Errors
+/// [`Error::Setting`](crate::Error::Setting), listing the names that exist.
+pub fn check_names(settings: &Settings) -> Result<()> {
+    let rules: Vec<&str> = rules::all().iter().map(|r| r.name).collect();
+    let passes: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
+    settings.check_names(&rules, &passes)
+}
 
 /// Something that a pass takes or gives and that prints as `.uir`.
 pub trait Form {

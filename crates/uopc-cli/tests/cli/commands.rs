@@ -1,8 +1,6 @@
 //! The program as its users meet it: what each command prints, and the code it ends with.
 
-mod program;
-
-use program::{Finished, file, uopc, uopc_with_input};
+use crate::program::{self, Finished, file, uopc, uopc_with_input};
 
 const PRODUCT: &str = "\
 %0 = buffer 3 : dtype=f32 slot=0
