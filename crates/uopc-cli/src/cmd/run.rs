@@ -49,7 +49,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let settings = checked_settings()?;
     let source = input::read(&args.file)?;
     let parsed = source.parse()?;
-    let subject = match input::form(&parsed)? {
+    let subject = match source.form(&parsed)? {
         Form::Shape(graph) => Subject::Shape(graph),
         Form::Loops(loops) => Subject::Loops(loops),
         other => {
