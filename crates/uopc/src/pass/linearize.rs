@@ -180,7 +180,11 @@ impl Emitter {
                 continue;
             }
             let src: Vec<UOp> = sources(&u).iter().map(|s| named[s].clone()).collect();
-            let mut made = if src.is_empty() { u.clone() } else { u.with_src(&src)? };
+            let mut made = if src.is_empty() {
+                u.clone()
+            } else {
+                u.with_src(&src)?
+            };
             let repeated = uses[&u] > 1 && u.op().is_elementwise();
             if repeated || matches!(u.op(), Op::Load) {
                 self.names += 1;

@@ -52,7 +52,11 @@ fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
     let mut all = roots.to_vec();
     let mut tape_leaves = Vec::new();
     if !for_tape.is_empty() {
-        all.extend(reductions(for_tape).into_iter().filter(|u| !roots.contains(u)));
+        all.extend(
+            reductions(for_tape)
+                .into_iter()
+                .filter(|u| !roots.contains(u)),
+        );
         tape_leaves.extend(leaves.iter().map(|(buffer, _)| buffer.clone()));
     }
     let options = RealizeOptions {
@@ -66,7 +70,11 @@ fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
     };
     let mut outputs = realized.outputs;
     let mut kept = realized.tape;
-    kept.extend(all.into_iter().zip(outputs.iter().cloned()).skip(roots.len()));
+    kept.extend(
+        all.into_iter()
+            .zip(outputs.iter().cloned())
+            .skip(roots.len()),
+    );
     outputs.truncate(roots.len());
     let kept = Arc::new(kept);
     Ok(Run { outputs, kept })
