@@ -112,7 +112,7 @@ impl Source {
 }
 
 /// The name of the kernel that a text holds, if the text gives none.
-const KERNEL: &str = "kernel";
+pub const KERNEL: &str = "kernel";
 
 /// The form of a graph, verified.
 fn form(parsed: &Parsed) -> uopc::Result<Form> {

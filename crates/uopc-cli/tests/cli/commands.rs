@@ -1,5 +1,8 @@
 //! The program as its users meet it: what each command prints, and the code it ends with.
 
+use std::fs;
+use std::path::Path;
+
 use crate::program::{self, Finished, file, uopc, uopc_with_input};
 
 const PRODUCT: &str = "\
@@ -275,6 +278,42 @@ fn opt_applies_one_pass() {
     assert_eq!(same, text);
 }
 
+/// The golden files of each pass, which the library's tests check, hold for the command, too.
+#[test]
+fn opt_does_what_the_golden_files_say() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../uopc/tests/golden");
+    let nodes = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| line.starts_with('%'));
+        lines.map(str::to_string).collect()
+    };
+    for pass in uopc::pass::PASSES {
+        let mut count = 0;
+        for entry in fs::read_dir(golden.join(pass.name)).unwrap() {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            let (before, after) = text.split_once("; ----\n").unwrap();
+            let found = uopc_with_input(&["opt", "--pass", pass.name, "-"], before).ok();
+            assert_eq!(nodes(&found), nodes(after), "{}", path.display());
+            count += 1;
+        }
+        assert!(count > 0, "no golden file of {}", pass.name);
+    }
+}
+
+#[test]
+fn a_kernel_s_body_runs_like_the_graph_it_is_of() {
+    let body = PRODUCT.replace(
+        "buffer 3 : dtype=f32 slot=0",
+        "param 3 : dtype=f32 slot=0 mode=in",
+    );
+    let run = |text: &str| uopc_with_input(&["run", "-"], text).ok();
+    assert_eq!(run(&body), run(PRODUCT));
+    let failed = uopc_with_input(&["opt", "--pass", "kernelize", "-"], &body);
+    let text = "error: standard input: kernelize: param 0 belongs to a kernel, and kernels are made \
+        here; read a buffer with slot=0 instead\n";
+    assert_eq!((failed.code, &failed.stderr[..]), (1, text));
+}
+
 #[test]
 fn opt_says_what_it_can_do() {
     let failed = uopc(&["opt", "--pass", "optimise", "missing.uir"]);
@@ -468,6 +507,15 @@ error: add: shapes (3,) and () differ; reshape or expand one of them
    |      ^
 "
     );
+}
+
+/// A text can ask for any amount of memory; it does not get it.
+#[test]
+fn sizes_are_no_promise() {
+    let failed = uopc_with_input(&["run", "-"], "%0 = iota 100000000000000 : dtype=i64\n");
+    let text = "error: iota has 100000000000000 elements; up to 134217728 a value can be compared \
+        here\n";
+    assert_eq!((failed.code, &failed.stderr[..]), (1, text));
 }
 
 #[test]
