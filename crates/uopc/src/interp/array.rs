@@ -68,7 +68,7 @@ impl Array {
     /// # Errors
     /// When the memory is longer or shorter than the shape says.
     pub fn from_bytes(dtype: DType, shape: &[usize], bytes: &[u8]) -> Result<Array> {
-        if bytes.len() % dtype.size() != 0 {
+        if !bytes.len().is_multiple_of(dtype.size()) {
             let message = format!(
                 "{} bytes are no whole number of {dtype} elements",
                 bytes.len()

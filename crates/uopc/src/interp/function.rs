@@ -34,7 +34,8 @@ fn double(f: f64) -> u64 {
 /// The function of an op on two operands, for the pairs of op and dtype that fill inner loops.
 fn fast(op: &Op, from: DType) -> Option<fn(u64, u64) -> u64> {
     use DType::{Bool, F32, F64, I32, I64};
-    let table: &[(Op, DType, fn(u64, u64) -> u64)] = &[
+    type Row = (Op, DType, fn(u64, u64) -> u64);
+    let table: &[Row] = &[
         (Op::Add, F32, |a, b| single(as_f32(a) + as_f32(b))),
         (Op::Mul, F32, |a, b| single(as_f32(a) * as_f32(b))),
         (Op::Div, F32, |a, b| single(as_f32(a) / as_f32(b))),
