@@ -53,6 +53,8 @@ variables! {
         "plain keeps scalar loops without anything clever";
     UOPC_DEVICE: "auto, c or interp", "auto",
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
+    UOPC_SHARED: "required", "not set",
+        "let uopc's own tests fail instead of being skipped where data beside the checkout are missing";
     UOPC_DEEP: "anything", "not set",
         "let uopc's own tests run their long versions";
     UOPC_PERF: "anything", "not set",
@@ -265,7 +267,7 @@ impl Settings {
                 }
             }
             // Only tests read these.
-            "UOPC_DEEP" | "UOPC_PERF" => {}
+            "UOPC_SHARED" | "UOPC_DEEP" | "UOPC_PERF" => {}
             "CC" => self.cc = Some(text.to_string()),
             "UOPC_CACHE_LIMIT" => self.cache_limit = bytes(text)?,
             _ => unreachable!("every variable of the table is set here or by the caller"),
