@@ -7,22 +7,27 @@ mod engines;
 #[path = "support/random_graph.rs"]
 mod random_graph;
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use case::{Case, shrink};
 use engines::{Slots, c_device, interpret, run_compiled};
 use random_graph::generate;
-use uopc::debug::Settings;
+use rustc_hash::FxHashMap;
+use uopc::compile::{Engine, RealizeOptions};
+use uopc::debug::{DeviceChoice, Settings};
 use uopc::interp::{Array, Checks};
 use uopc::ir::form::{LoopGraph, Role};
-use uopc::ir::op::{Class, Fold, OPS, Op};
-use uopc::ir::visit::Graph;
-use uopc::ir::{DType, print, verify};
+use uopc::ir::op::{Class, Fold, LiveBuffer, OPS, Op};
+use uopc::ir::visit::{Graph, substitute};
+use uopc::ir::{DType, UOp, print, verify};
 use uopc::pass::pipeline::{Lowered, lower};
 use uopc::rules;
 use uopc::runtime::c_device::CDevice;
-use uopc::runtime::{Code, Device, Executable};
+use uopc::runtime::{Code, Device, Executable, Storage};
 
 /// How many graphs are compared: 300, and 2,000 where UOPC_DEEP is set.
 fn cases() -> u64 {
@@ -227,7 +232,7 @@ fn run_plan(
         }
     }
     let outputs = case.roots.iter().zip(&plan.plan.outputs);
-    let value = |(root, &b): (&uopc::ir::UOp, &u32)| {
+    let value = |(root, &b): (&UOp, &u32)| {
         held(plan, &buffers, b)?
             .reshaped(root.shape())
             .map_err(|e| e.to_string())
@@ -360,6 +365,74 @@ fn compiled_code_agrees_with_graphs() {
                 report(case, &error, &alone);
             }
             at += plan.launches.len();
+        }
+    }
+}
+
+// ---- the engine ----
+
+/// The roots with live memory in place of slots.
+fn live_roots(case: &Case) -> Result<Vec<UOp>, String> {
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+    let mut replace = FxHashMap::default();
+    for (k, array) in case.slots.iter().enumerate() {
+        let storage = Storage::from_bytes(&array.to_bytes()).map_err(|e| e.to_string())?;
+        let id = NEXT.fetch_add(1, Relaxed);
+        let live = UOp::live(
+            Arc::new(LiveBuffer { id, storage }),
+            array.dtype(),
+            array.len(),
+        );
+        replace.insert(UOp::slot(k as u32, array.dtype(), array.len()), live);
+    }
+    substitute(&case.roots, &replace).map_err(|e| e.to_string())
+}
+
+/// Realises the roots by an engine, after some of the values below them, which it reads then
+/// instead of computing them again.
+fn check_engine(engine: &Engine, case: &Case, first: &dyn Fn(usize) -> bool) -> Result<(), String> {
+    let roots = live_roots(case)?;
+    let realize = |roots: &[UOp]| {
+        let realized = engine.realize(roots, &RealizeOptions::default());
+        realized.map(|r| r.outputs).map_err(|e| e.to_string())
+    };
+    let nodes = Graph::new(&roots).nodes;
+    let inner = nodes
+        .iter()
+        .enumerate()
+        .filter(|(_, u)| !u.src().is_empty());
+    let inner: Vec<UOp> = inner
+        .filter(|(i, _)| first(*i))
+        .map(|(_, u)| u.clone())
+        .collect();
+    let kept = realize(&inner)?;
+    for (u, storage) in inner.iter().zip(&kept) {
+        let storage: Arc<dyn Any + Send + Sync> = storage.clone();
+        u.set_home(&storage);
+    }
+    let outputs = realize(&roots)?;
+    let arrays = roots.iter().zip(outputs).map(|(root, storage)| {
+        Array::from_bytes(root.dtype(), root.shape(), storage.as_bytes()).map_err(|e| e.to_string())
+    });
+    compare(case, arrays.collect(), "engine")
+}
+
+#[test]
+fn engines_agree_with_graphs_whatever_was_realised_before() {
+    let settings = Settings {
+        device: DeviceChoice::Interp,
+        ..Settings::default()
+    };
+    let engine = Engine::new(settings).unwrap_or_else(|e| panic!("{e}"));
+    for seed in 0..cases() {
+        let case = generate(seed);
+        let nothing = |case: &Case| check_engine(&engine, case, &|_| false);
+        // Every third node, and another third for another seed.
+        let some = |case: &Case| check_engine(&engine, case, &|i| i as u64 % 3 == case.seed % 3);
+        for check in [&nothing as &dyn Fn(&Case) -> Result<(), String>, &some] {
+            if let Err(error) = guarded(&case, check) {
+                report(&case, &error, check);
+            }
         }
     }
 }

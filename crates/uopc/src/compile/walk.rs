@@ -8,8 +8,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::RealizeOptions;
 use super::plans::Key;
 use crate::error::{Error, Result};
+use crate::ir::fold::chain_product;
 use crate::ir::form::ShapeGraph;
-use crate::ir::op::{BufferId, Op};
+use crate::ir::op::{BufferId, Fold, Op};
 use crate::ir::uop::Sources;
 use crate::ir::{UOp, verify};
 use crate::runtime::Storage;
@@ -34,6 +35,44 @@ pub(super) struct Walk {
 
 impl Walk {
     pub(super) fn new(roots: &[UOp], options: &RealizeOptions) -> Result<Walk> {
+        // A chain sums a product that is not rounded, and memory holds a rounded one: such a
+        // product is computed again from its factors. It may be met before the chain is, so
+        // the walk begins anew when one was taken from memory.
+        let mut summed = FxHashSet::default();
+        loop {
+            let walk = Walk::except(&summed, roots, options)?;
+            let before = summed.len();
+            walk.products_in_memory(&mut summed);
+            if summed.len() == before {
+                return Ok(walk);
+            }
+        }
+    }
+
+    /// The products of chains that the walk took from memory, and what lies between.
+    fn products_in_memory(&self, summed: &mut FxHashSet<UOp>) {
+        let nodes = || self.nodes.iter().zip(&self.slots);
+        let in_memory: FxHashSet<&UOp> = nodes()
+            .filter(|(u, slot)| slot.is_some() && !u.src().is_empty())
+            .map(|(u, _)| u)
+            .collect();
+        if in_memory.is_empty() {
+            return;
+        }
+        for (u, _) in nodes().filter(|(u, slot)| slot.is_none() && is_chain(u)) {
+            if let Some((product, between)) = chain_product(&u.src()[0]) {
+                let path = between.into_iter().chain([product]);
+                summed.extend(path.filter(|u| in_memory.contains(u)));
+            }
+        }
+    }
+
+    /// The walk that computes some values even if they are in memory.
+    fn except(computed: &FxHashSet<UOp>, roots: &[UOp], options: &RealizeOptions) -> Result<Walk> {
+        let stored = |u: &UOp| match computed.contains(u) {
+            true => Ok(None),
+            false => stored(u, options),
+        };
         let mut walk = Walk {
             nodes: Vec::new(),
             inputs: Vec::new(),
@@ -50,14 +89,14 @@ impl Walk {
         let mut stack: Vec<(&UOp, usize, Option<Arc<Storage>>)> = Vec::new();
         for root in roots {
             if !index.contains_key(&root.address()) {
-                stack.push((root, 0, stored(root, options)?));
+                stack.push((root, 0, stored(root)?));
             }
             while let Some((u, entered, storage)) = stack.last_mut() {
                 let below = if storage.is_some() { &[] } else { u.src() };
                 if let Some(s) = below.get(*entered) {
                     *entered += 1;
                     if !index.contains_key(&s.address()) {
-                        let storage = stored(s, options)?;
+                        let storage = stored(s)?;
                         stack.push((s, 0, storage));
                     }
                 } else if let Some((u, _, storage)) = stack.pop() {
@@ -141,6 +180,16 @@ impl Walk {
         let roots = self.roots.iter().map(|&r| made[r as usize].clone());
         Ok((verify::shape_graph(roots.collect())?, position_of))
     }
+}
+
+fn is_chain(u: &UOp) -> bool {
+    matches!(
+        u.op(),
+        Op::Reduce {
+            fold: Fold::Chain,
+            ..
+        }
+    )
 }
 
 /// The memory that holds a node's value already: a live leaf's own, a slot's that the caller

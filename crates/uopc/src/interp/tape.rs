@@ -159,9 +159,12 @@ pub(super) fn compile(loops: &LoopGraph) -> Result<Tape> {
         closed: vec![false; layout.graph.len()],
     };
     emit.all(&statements)?;
-    let registers = layout.graph.nodes.iter().map(|u| match u.op() {
-        Op::Const(value) => value.bits(),
-        _ => 0,
+    let registers = layout.graph.nodes.iter().map(|u| {
+        if let Op::Const(value) = u.op() {
+            value.bits()
+        } else {
+            0
+        }
     });
     Ok(Tape {
         name: loops.name().to_string(),
@@ -293,15 +296,14 @@ fn begins(layout: &Layout, statements: &[Statement]) -> Begins {
             .rev()
         {
             let node = &layout.graph.nodes[i];
-            let start = match node.op() {
-                Op::Store { combine, .. } => identity(*combine, node.src()[0].dtype()),
-                Op::Load => None,
-                _ => continue,
-            };
-            let reference = layout.graph.src(i)[0] as usize;
-            let memory = &layout.memory[&reference];
-            if !matches!(node.src()[0].op(), Op::Local { .. }) {
+            let access = matches!(node.op(), Op::Load | Op::Store { .. });
+            if !access || !matches!(node.src()[0].op(), Op::Local { .. }) {
                 continue;
+            }
+            let memory = &layout.memory[&(layout.graph.src(i)[0] as usize)];
+            let mut start = None;
+            if let Op::Store { combine, .. } = node.op() {
+                start = identity(*combine, node.src()[0].dtype());
             }
             let (scope, _) = scopes.entry(*memory).or_insert((&statement.ranges, start));
             let shared = scope

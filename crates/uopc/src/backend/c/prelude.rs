@@ -41,6 +41,8 @@ pub enum Helper {
     Bits(DType),
     /// The f32 or f64 with given bits.
     FromBits(DType),
+    /// An f32 or f64 with the other sign.
+    Negate(DType),
     /// f16 or bf16 to f32.
     Widen(DType),
     /// f32 to f16 or bf16.
@@ -89,6 +91,7 @@ impl Helper {
         match self {
             Bits(t) => format!("bits_{t}"),
             FromBits(t) => format!("from_bits_{t}"),
+            Negate(t) => format!("negate_{t}"),
             Widen(t) => format!("{t}_to_f32"),
             NarrowF32(t) => format!("f32_to_{t}"),
             NarrowF64(t) => format!("f64_to_{t}"),
@@ -122,6 +125,7 @@ impl Helper {
             NarrowU64 => vec![NarrowF64(BF16)],
             NarrowI64 => vec![NarrowU64],
             Bitcast(t @ (F32 | F64)) => vec![Bits(t)],
+            Negate(t) => vec![Bits(t), FromBits(t)],
             Max(t) if t.is_float() => vec![Bits(t), FromBits(t)],
             Exp(t) | Exp2(t) | Log2(t) | SinNear(t) => vec![Bits(t), FromBits(t)],
             SinFar(t) => vec![Bits(t), FromBits(t), TwoOverPi(t)],
@@ -136,6 +140,7 @@ impl Helper {
         match self {
             Bits(_) => "The bits of a number.",
             FromBits(_) => "The number with these bits.",
+            Negate(_) => "The number with the other sign, kept apart from a fused multiply-add.",
             Widen(_) => "A 16-bit float as a float, exactly.",
             NarrowF32(_) => "The nearest 16-bit float, ties to even.",
             NarrowF64(_) => "The nearest 16-bit float, rounded once.",
@@ -182,6 +187,15 @@ impl Helper {
 ",
                 word = word(t),
                 float = c_type(t)
+            ),
+            Negate(t) => format!(
+                "static inline {float} negate_{t}({float} x) {{
+    return from_bits_{t}(bits_{t}(x) ^ ({word})1 << {sign});
+}}
+",
+                float = c_type(t),
+                word = word(t),
+                sign = t.bits() - 1
             ),
             Widen(DType::F16) => WIDEN_F16.into(),
             Widen(_) => WIDEN_BF16.into(),

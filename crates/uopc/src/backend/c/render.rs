@@ -35,7 +35,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::prelude::Helper;
 use super::scalar::{bare, c_type, call, literal};
@@ -87,7 +87,10 @@ pub fn render(program: &Program) -> String {
 
 /// The C function of a program, in parts.
 pub fn kernel(program: &Program) -> Kernel {
-    let mut c = Renderer::default();
+    let mut c = Renderer {
+        fused: fused_memory(program),
+        ..Renderer::default()
+    };
     let mut parameters = Vec::new();
     let mut arguments = Vec::new();
     for (slot, mode, dtype, n) in params(program.sink()) {
@@ -133,6 +136,8 @@ struct Renderer {
     /// Scratch that the caller provides: name, element type and length.
     scratch: Vec<(String, DType, usize)>,
     helpers: BTreeSet<Helper>,
+    /// See [`fused_memory`].
+    fused: FxHashSet<UOp>,
     bounds: Bounds,
 }
 
@@ -402,6 +407,9 @@ impl Renderer {
             | Op::Xor
             | Op::Shl
             | Op::Shr => {
+                if let Some(negated) = self.negated_sum(u) {
+                    return negated;
+                }
                 let sources: Vec<DType> = u.src().iter().map(UOp::dtype).collect();
                 let args: Vec<Rc<str>> = u.src().iter().map(|s| self.expression(s)).collect();
                 let args: Vec<&str> = args.iter().map(|a| &**a).collect();
@@ -450,10 +458,62 @@ impl Renderer {
         self.bounds.of(&u.src()[0]).lo >= 0 && self.bounds.of(&u.src()[1]).lo > 0
     }
 
+    /// The negation of a fused multiply-add, if the node is one: gcc 12 would fuse that too, which
+    /// gives an exact zero the wrong sign.
+    fn negated_sum(&mut self, u: &UOp) -> Option<String> {
+        let sum = negated(u).filter(|sum| is_fused(sum, &self.fused))?;
+        let sum = self.expression(sum);
+        let negate = Helper::Negate(u.dtype());
+        self.helpers.insert(negate);
+        Some(format!("{}({})", negate.name(), bare(&sum)))
+    }
+
     fn infix(&mut self, u: &UOp, symbol: char) -> String {
         let (a, b) = (self.expression(&u.src()[0]), self.expression(&u.src()[1]));
         format!("({a}{symbol}{b})")
     }
+}
+
+/// What a product or quotient with -1 negates.
+fn negated(u: &UOp) -> Option<&UOp> {
+    let minus_one = |s: &UOp| matches!(s.op(), Op::Const(v) if v.as_f64() == -1.0);
+    if !matches!(u.dtype(), DType::F32 | DType::F64) {
+        return None;
+    }
+    match u.src() {
+        [x, k] if minus_one(k) => Some(x),
+        [k, x] if minus_one(k) && *u.op() == Op::Mul => Some(x),
+        _ => None,
+    }
+}
+
+/// Memory of the program that may hold the result of a fused multiply-add.
+fn fused_memory(program: &Program) -> FxHashSet<UOp> {
+    let mut fused = FxHashSet::default();
+    // Each round follows copies one memory further.
+    loop {
+        let before = fused.len();
+        for u in program.instructions() {
+            if let Op::Store { combine, .. } = u.op() {
+                let copied = *combine == Combine::Set && is_fused(&u.src()[2], &fused);
+                if *combine == Combine::MulAcc || copied {
+                    fused.insert(u.src()[0].clone());
+                }
+            }
+        }
+        if fused.len() == before {
+            return fused;
+        }
+    }
+}
+
+/// Whether a value is a fused multiply-add, or memory may hold one for it.
+fn is_fused(u: &UOp, memory: &FxHashSet<UOp>) -> bool {
+    let mut value = u;
+    while matches!(value.op(), Op::Let { .. }) {
+        value = &value.src()[0];
+    }
+    *value.op() == Op::MulAcc || *value.op() == Op::Load && memory.contains(&value.src()[0])
 }
 
 /// Where a combining store starts. A chain of fused multiply-adds starts at +0.0.
