@@ -46,7 +46,7 @@ fn shapes_that_do_not_broadcast() {
     );
     let (a, b) = (floats(&[2, 3]), floats(&[3, 1, 1]));
     refuses!(
-        a.gt(0.0).unwrap().where_(1, &floats(&[3, 3])),
+        a.gt(0.0).unwrap().where_(1, floats(&[3, 3])),
         "where: shapes (2, 3) and (3, 3) differ in axis -2 (2 and 3); extents that meet are equal \
          or one of them is 1, so reshape or expand one",
     );
@@ -371,11 +371,11 @@ fn gradients_that_are_not_there() {
         "gradient: no parameter has a gradient; call backward on the loss first"
     );
     refuses!(
-        w.assign(&floats(&[3])),
+        w.assign(floats(&[3])),
         "assign: a tensor of shape (2,) can't take a value of shape (3,)"
     );
     refuses!(
-        w.assign(&Tensor::from([1.0, 2.0])),
+        w.assign(Tensor::from([1.0, 2.0])),
         "assign: a tensor of dtype f32 can't take f64; cast the value"
     );
 }

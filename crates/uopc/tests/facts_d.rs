@@ -164,7 +164,7 @@ fn d8_floats_make_integers_floats_and_so_does_the_mean() {
 fn d9_an_integer_times_zero_is_not_read_and_not_overwritten() {
     with_own_engine(|engine| {
         let t = Tensor::from([1i32, 2, 3]);
-        let zero = &t * 0;
+        let zero = t.mul(0).unwrap();
         let code = engine.listing(&[zero.uop()]).unwrap();
         assert!(
             code.contains("data0") && !code.contains("data1"),
@@ -175,7 +175,7 @@ fn d9_an_integer_times_zero_is_not_read_and_not_overwritten() {
 
         // For floats that would lose NaN.
         let t = Tensor::from([1.0f32, f32::NAN, f32::INFINITY]);
-        let found = (&t * 0.0).to_vec::<f32>().unwrap();
+        let found = t.mul(0.0).unwrap().to_vec::<f32>().unwrap();
         assert!(
             found[0] == 0.0 && found[1].is_nan() && found[2].is_nan(),
             "{found:?}"

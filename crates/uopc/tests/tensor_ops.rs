@@ -57,7 +57,14 @@ fn limits_at_infinity_and_values_at_zero() {
     let _engine = own_engine();
     let inf = f32::INFINITY;
     let t = parameter(&[-inf, -1e30, 0.0, 1e30, inf], &[5]);
-    let cases: [(&str, fn(&Tensor) -> Result<Tensor>, [f32; 5], [f32; 5]); 6] = [
+    // A name, the function, its values and its derivatives.
+    type Case = (
+        &'static str,
+        fn(&Tensor) -> Result<Tensor>,
+        [f32; 5],
+        [f32; 5],
+    );
+    let cases: [Case; 6] = [
         (
             "sigmoid",
             |t| t.sigmoid(),
@@ -167,18 +174,15 @@ fn dtypes_combine_as_documented() {
     assert_eq!(dtype(int.add(1)), DType::I32);
     assert_eq!(dtype(int.add(1.0)), DType::F32);
     assert_eq!(dtype(int.div(1)), DType::F32);
-    assert_eq!(dtype(int.add(&Tensor::from([1i64]))), DType::I64);
-    assert_eq!(dtype(int.add(&Tensor::from([true]))), DType::I32);
+    assert_eq!(dtype(int.add(Tensor::from([1i64]))), DType::I64);
+    assert_eq!(dtype(int.add(Tensor::from([true]))), DType::I32);
     assert_eq!(dtype(Tensor::from([true]).add(1)), DType::I32);
     assert_eq!(dtype(Tensor::from([true]).add(true)), DType::Bool);
     assert_eq!(dtype(Tensor::from([1.0f64]).add(1.0f32)), DType::F64);
     let half = Tensor::from([half::f16::ONE]);
     assert_eq!(dtype(half.mul(0.1)), DType::F16);
     assert_eq!(dtype(half.add(&int)), DType::F16);
-    assert_eq!(
-        dtype(half.add(&Tensor::from([half::bf16::ONE]))),
-        DType::F32
-    );
+    assert_eq!(dtype(half.add(Tensor::from([half::bf16::ONE]))), DType::F32);
     assert_eq!(dtype((1.0 / &int).sum(..)), DType::F32);
 }
 

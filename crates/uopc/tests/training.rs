@@ -280,7 +280,7 @@ fn a_loss_from_before_an_update_has_no_gradient_and_says_so() {
     let old = w.square().unwrap().sum(..).unwrap();
     let read = (&w * 3).sum(..).unwrap();
     read.item().unwrap();
-    w.assign(&Tensor::from([5.0f32, 6.0])).unwrap();
+    w.assign(Tensor::from([5.0f32, 6.0])).unwrap();
     let line = line!() - 1;
     for loss in [&old, &read, &read.square().unwrap()] {
         let error = loss.backward(&[&w]).unwrap_err().to_string();
@@ -300,7 +300,7 @@ fn other_parameters_of_an_old_loss_keep_their_gradients() {
     let _engine = own_engine();
     let (a, b) = (parameter(&[2.0], &[1]), parameter(&[3.0], &[1]));
     let loss = (&a * &b).sum(..).unwrap();
-    a.assign(&Tensor::from([7.0f32])).unwrap();
+    a.assign(Tensor::from([7.0f32])).unwrap();
     loss.backward(&[&b]).unwrap();
     assert_eq!(
         gradient(&b),
@@ -429,30 +429,19 @@ fn a_metric_detached_from_the_loss_forgets_the_graph() {
 
 /// Three parameters after each of four steps.
 const ADAMW_STEPS: &[f32] = &[
-    0.89900000,
-    -1.89800000,
-    2.89700000,
-    0.79839526,
-    -1.79740514,
-    2.79446505,
-    0.69831136,
-    -1.69933684,
-    2.69264502,
+    0.899,
+    -1.898,
+    2.897,
+    0.798_395_3,
+    -1.797_405_1,
+    2.794_465,
+    0.698_311_4,
+    -1.699_336_9,
+    2.692_645,
     0.59882105,
-    -1.60507392,
-    2.59179097,
+    -1.605_073_9,
+    2.591_791,
 ];
 const SGD_STEPS: &[f32] = &[
-    0.90000000,
-    -1.80000000,
-    2.70000000,
-    0.73000000,
-    -1.46000000,
-    2.19000000,
-    0.52100000,
-    -1.04200000,
-    1.56300000,
-    0.30170000,
-    -0.60340000,
-    0.90510000,
+    0.9, -1.8, 2.7, 0.73, -1.46, 2.19, 0.521, -1.042, 1.563, 0.301_7, -0.603_4, 0.905_1,
 ];
