@@ -9,12 +9,12 @@ use uopc::interp::loops::{LoopArg, LoopData};
 use uopc::interp::{self, Array};
 use uopc::ir::form::{LoopGraph, ShapeGraph, params};
 use uopc::ir::op::{BufferId, ParamMode};
-use uopc::ir::visit::toposort;
-use uopc::ir::{DType, Op, UOp};
+use uopc::ir::visit::{substitute, toposort};
+use uopc::ir::{DType, Op, UOp, verify};
 use uopc::pass::linearize::linearize;
 use uopc::runtime::{Code, Place, Storage};
 
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 /// What is run.
 #[derive(Clone, Debug)]
@@ -40,7 +40,53 @@ pub struct Outcome {
     pub values: std::result::Result<Vec<Array>, String>,
 }
 
+/// The most elements that a value may have: interpreters spend 8 bytes on each, and a text can ask
+/// for any number of them.
+const LARGEST: usize = 1 << 27;
+
+/// Refuses values that no interpreter could hold.
+fn check_sizes(roots: &[UOp]) -> Result<()> {
+    let elements = |u: &UOp| match *u.op() {
+        Op::Param { n, .. } | Op::Local { n, .. } => n,
+        _ => u.shape().numel(),
+    };
+    match toposort(roots).iter().find(|u| elements(u) > LARGEST) {
+        None => Ok(()),
+        Some(u) => Err(Failure::failed(format!(
+            "{} has {} elements; up to {LARGEST} a value can be compared here",
+            u.op().mnemonic(),
+            elements(u)
+        ))),
+    }
+}
+
 impl Subject {
+    /// A launch.
+    ///
+    /// # Errors
+    /// When it is too large for the interpreter.
+    pub fn loops(loops: LoopGraph) -> Result<Subject> {
+        check_sizes(std::slice::from_ref(loops.sink()))?;
+        Ok(Subject::Loops(loops))
+    }
+
+    /// A graph of tensors; what a kernel's body reads as parameters are slots here.
+    ///
+    /// # Errors
+    /// When a parameter and a slot of one number differ, and when it is too large for the
+    /// interpreters.
+    pub fn shape(graph: &ShapeGraph) -> Result<Subject> {
+        check_sizes(graph.roots())?;
+        let nodes = toposort(graph.roots());
+        let slot = |u: &UOp| match *u.op() {
+            Op::Param { slot, dtype, n, .. } => Some((u.clone(), UOp::slot(slot, dtype, n))),
+            _ => None,
+        };
+        let slots = nodes.iter().filter_map(slot).collect();
+        let roots = substitute(graph.roots(), &slots)?;
+        Ok(Subject::Shape(verify::shape_graph(roots)?))
+    }
+
     /// The slots that are read, ascending.
     pub fn inputs(&self) -> Vec<Slot> {
         match self {
@@ -51,7 +97,6 @@ impl Subject {
                         dtype,
                         n,
                     } => Some((*slot, *dtype, *n)),
-                    Op::Param { slot, dtype, n, .. } => Some((*slot, *dtype, *n)),
                     _ => None,
                 };
                 let mut slots: Vec<Slot> =
@@ -94,8 +139,7 @@ pub fn run(subject: &Subject, inputs: &Inputs, settings: &Settings) -> Result<Ve
             Op::Buffer {
                 id: BufferId::Slot(slot),
                 ..
-            }
-            | Op::Param { slot, .. } => inputs.get(slot).cloned(),
+            } => inputs.get(slot).cloned(),
             _ => None,
         };
         let values = interp::graph::eval(graph.roots(), &bind)?;

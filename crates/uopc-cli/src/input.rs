@@ -85,6 +85,14 @@ impl Source {
         Ok(parse(&self.text, &self.name)?)
     }
 
+    /// The form of the graph, verified.
+    ///
+    /// # Errors
+    /// When the graph breaks the rules of its form.
+    pub fn form(&self, parsed: &Parsed) -> Result<Form> {
+        form(parsed).map_err(|e| Failure::failed(format!("{}: {e}", self.name)))
+    }
+
     /// The node that the text calls `%number`.
     pub fn node(&self, parsed: &Parsed, number: u32) -> Option<UOp> {
         let defines = |line: usize| {
@@ -104,13 +112,10 @@ impl Source {
 }
 
 /// The name of the kernel that a text holds, if the text gives none.
-const KERNEL: &str = "kernel";
+pub const KERNEL: &str = "kernel";
 
 /// The form of a graph, verified.
-///
-/// # Errors
-/// When the graph breaks the rules of its form.
-pub fn form(parsed: &Parsed) -> Result<Form> {
+fn form(parsed: &Parsed) -> uopc::Result<Form> {
     let roots = &parsed.roots;
     let is_sink = |u: &UOp| matches!(u.op(), Op::Sink);
     let name = || parsed.name.clone().unwrap_or_else(|| KERNEL.into());

@@ -1,7 +1,8 @@
 //! The passes, one at a time: what `uopc opt` applies and `uopc show` prints.
 
 use uopc::debug::Settings;
-use uopc::ir::form::{Kernel, Plan, ShapeGraph};
+use uopc::ir::UOp;
+use uopc::ir::form::{Kernel, Plan, ShapeGraph, params};
 use uopc::pass::kernelize::kernelize;
 use uopc::pass::linearize::linearize;
 use uopc::pass::rangeify::rangeify;
@@ -10,7 +11,7 @@ use uopc::pass::strip_detach::strip_detach;
 use uopc::pass::{PASSES, PassInfo};
 
 use crate::failure::{Failure, Result};
-use crate::input::Form;
+use crate::input::{Form, KERNEL};
 
 /// The settings of the environment, with the names in them checked.
 ///
@@ -90,8 +91,24 @@ fn choose<'p>(plan: &'p Plan, name: Option<&str>) -> Result<&'p Kernel> {
     }
 }
 
-/// A shape graph that is a single kernel.
+/// A shape graph that is a single kernel: the kernel's body if it reads parameters, else what
+/// kernelize makes of it.
 fn single(graph: &ShapeGraph, name: Option<&str>) -> Result<Kernel> {
-    let plan = kernelize(graph, name)?.plan;
-    choose(&plan, name).cloned()
+    let ins: Vec<u32> = params(&UOp::sink(graph.roots()))
+        .iter()
+        .map(|p| p.0)
+        .collect();
+    if ins.is_empty() {
+        let plan = kernelize(graph, name)?.plan;
+        return choose(&plan, name).cloned();
+    }
+    // The outputs are the slots behind those that are read.
+    let first = ins.iter().max().map_or(0, |slot| slot + 1);
+    let outs = (first..).take(graph.roots().len());
+    Ok(Kernel {
+        name: name.unwrap_or(KERNEL).into(),
+        body: graph.clone(),
+        outs: outs.map(|slot| (slot, slot)).collect(),
+        ins: ins.into_iter().map(|slot| (slot, slot)).collect(),
+    })
 }

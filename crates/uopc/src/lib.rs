@@ -5,6 +5,7 @@
 pub mod error;
 pub mod debug;
 pub mod ir;
+#[macro_use]
 pub mod rewrite;
 pub mod rules;
 pub mod interp;

@@ -227,7 +227,10 @@ fn narrow_floats_accumulate_in_f32_and_round_once() {
             );
             let values: Vec<f32> = narrow.to_f64().iter().map(|&v| v as f32).collect();
             let x = UOp::slot(0, dtype, n);
-            let sum = eval(&x.reduce(ReduceOp::Add, 1).unwrap(), &[narrow.clone()]);
+            let sum = eval(
+                &x.reduce(ReduceOp::Add, 1).unwrap(),
+                std::slice::from_ref(&narrow),
+            );
             let want = lanes_by_definition(&values, -0.0, |a, b| a + b);
             assert_eq!(
                 sum.get(0),
@@ -337,12 +340,18 @@ fn integer_and_bool_reductions_wrap_and_decide() {
 #[test]
 fn reductions_take_the_last_axes_in_row_major_order() {
     let (x, data) = counted(0, &[2, 3, 4]);
-    let one = eval(&x.reduce(ReduceOp::Add, 1).unwrap(), &[data.clone()]);
+    let one = eval(
+        &x.reduce(ReduceOp::Add, 1).unwrap(),
+        std::slice::from_ref(&data),
+    );
     assert_eq!(
         (&one.shape()[..], as_ints(&one)),
         (&[2, 3][..], vec![6, 22, 38, 54, 70, 86])
     );
-    let two = eval(&x.reduce(ReduceOp::Max, 2).unwrap(), &[data.clone()]);
+    let two = eval(
+        &x.reduce(ReduceOp::Max, 2).unwrap(),
+        std::slice::from_ref(&data),
+    );
     assert_eq!(as_ints(&two), [11, 23]);
     let all = eval(&x.reduce(ReduceOp::Add, 3).unwrap(), &[data]);
     assert_eq!((all.shape().rank(), as_ints(&all)), (0, vec![276]));
@@ -360,7 +369,7 @@ fn reductions_take_the_last_axes_in_row_major_order() {
 fn movement_copies_the_right_elements() {
     // The expected values are those of NumPy on np.arange(6).reshape(2, 3).
     let (x, data) = counted(0, &[2, 3]);
-    let run = |u: Result<UOp>| as_ints(&eval(&u.unwrap(), &[data.clone()]));
+    let run = |u: Result<UOp>| as_ints(&eval(&u.unwrap(), std::slice::from_ref(&data)));
     assert_eq!(run(x.permute(&[1, 0])), [0, 3, 1, 4, 2, 5]);
     assert_eq!(run(x.shrink(&[(0, 2), (1, 3)])), [1, 2, 4, 5]);
     assert_eq!(run(x.shrink(&[(1, 2), (2, 2)])), []);
@@ -439,7 +448,10 @@ fn index_reads_rows_and_zeros_outside() {
     let (x, data) = counted(0, &[3, 2]);
     let at = |dtype, values: &[i64]| (UOp::slot(1, dtype, values.len()), ints(dtype, values));
     let (i, places) = at(I64, &[2, 0, -1, 3, i64::MAX, i64::MIN]);
-    let rows = eval(&x.index(&[i.clone()]).unwrap(), &[data.clone(), places]);
+    let rows = eval(
+        &x.index(std::slice::from_ref(&i)).unwrap(),
+        &[data.clone(), places],
+    );
     assert_eq!(as_ints(&rows), [4, 5, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
     let (i, places) = at(U8, &[1, 255]);
     let rows = eval(&x.index(&[i]).unwrap(), &[data.clone(), places]);
@@ -453,7 +465,10 @@ fn index_reads_rows_and_zeros_outside() {
     );
     assert_eq!(as_ints(&points), [1, 2, 0]);
     // A constant index of shape () drops the axis.
-    let row = eval(&x.index(&[UOp::int(1, I32)]).unwrap(), &[data.clone()]);
+    let row = eval(
+        &x.index(&[UOp::int(1, I32)]).unwrap(),
+        std::slice::from_ref(&data),
+    );
     assert_eq!((&row.shape()[..], as_ints(&row)), (&[2][..], vec![2, 3]));
     // Into an empty axis everything is outside; with no indices there is nothing.
     let empty = UOp::slot(2, F32, 0).reshape(&[0, 2]).unwrap();

@@ -10,45 +10,47 @@ use uopc::ir::visit::{Graph, toposort};
 use uopc::ir::{DType, Op, UOp, verify};
 use uopc::pass::simplify::{simplify_scalars, simplify_shapes};
 use uopc::rewrite::{Limits, Rewritten, RuleSet, StopReason, require, rewrite};
-use uopc::{rules, rules::shape_rules};
+use uopc::rule_table;
 
-rules! {
+use uopc::rules::shape_rules;
+
+rule_table! {
     ALTERNATING;
 
     /// exp2(x) => exp(x)
-    any to_exp [exp2] (u) {
+    Any to_exp [exp2] (u) {
         Ok(u.src()[0].exp()?)
     }
 
     /// exp(x) => exp2(x)
-    any to_exp2 [exp] (u) {
+    Any to_exp2 [exp] (u) {
         Ok(u.src()[0].exp2()?)
     }
 }
 
-rules! {
+rule_table! {
     GROWING;
 
     /// sqrt(x) => trunc(sqrt(trunc(x)))
-    any grow [sqrt] (u) {
+    Any grow [sqrt] (u) {
         Ok(u.src()[0].trunc()?.sqrt()?.trunc()?)
     }
 }
 
-rules! {
+rule_table! {
     WRONG;
 
     /// exp(x) => cast(x)
-    any change_dtype [exp] (u) {
+    Any change_dtype [exp] (u) {
         Ok(u.src()[0].cast(DType::I32)?)
     }
 }
 
-rules! {
+rule_table! {
     UNROLLING;
 
     /// exp(x) => x * x * ... 1000 times
-    any unroll [exp] (u) {
+    Any unroll [exp] (u) {
         require(u.dtype() == DType::F32)?;
         let x = &u.src()[0];
         let mut product = x.clone();
@@ -60,7 +62,7 @@ rules! {
     }
 
     /// sqrt(x) => trunc(x)
-    any cut [sqrt] (u) {
+    Any cut [sqrt] (u) {
         Ok(u.src()[0].trunc()?)
     }
 }

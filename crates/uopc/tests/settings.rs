@@ -125,3 +125,24 @@ fn an_engine_refuses_names_that_do_not_exist() {
         "{text}"
     );
 }
+
+#[test]
+fn only_passes_that_keep_the_form_can_be_left_out() {
+    let without = |pass: &str| {
+        let disable = [pass.to_string()].into();
+        let settings = Settings {
+            device: DeviceChoice::Interp,
+            disable,
+            ..Settings::default()
+        };
+        Engine::new(settings).map(|_| ())
+    };
+    for pass in ["strip_detach", "simplify", "simplify_loops"] {
+        without(pass).unwrap();
+    }
+    assert_eq!(
+        without("rangeify").unwrap_err().to_string(),
+        "UOPC_DISABLE: rangeify can't be left out, as it makes the loop graph; the passes that \
+         can are strip_detach, simplify, simplify_loops"
+    );
+}

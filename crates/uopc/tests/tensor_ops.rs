@@ -1,77 +1,15 @@
-//! Every function of tensors: its values against numbers worked out elsewhere, and its gradients
-//! against difference quotients in f64.
+//! The values of every function of tensors, against numbers worked out elsewhere.
 
 mod tensors;
 
-use std::f64::consts::PI;
-use std::sync::Arc;
-
+use tensors::functions::{EVERYWHERE, Function, POSITIVE};
 use tensors::*;
-use uopc::compile::Engine;
-use uopc::debug::{DeviceChoice, Settings};
-use uopc::tensor::{Generator, Slice, with_engine};
+use uopc::tensor::Slice;
 use uopc::{DType, Result, Tensor};
-
-// ---- values ----
-
-type Function = (&'static str, fn(&Tensor) -> Result<Tensor>, fn(f64) -> f64);
-
-fn sigmoid(x: f64) -> f64 {
-    1.0 / (1.0 + (-x).exp())
-}
-
-fn gelu(x: f64) -> f64 {
-    0.5 * x * (1.0 + ((2.0 / PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
-}
-
-/// Functions of one number that are defined everywhere.
-const EVERYWHERE: &[Function] = &[
-    ("exp", |t| t.exp(), f64::exp),
-    ("exp2", |t| t.exp2(), f64::exp2),
-    ("sin", |t| t.sin(), f64::sin),
-    ("cos", |t| t.cos(), f64::cos),
-    ("tanh", |t| t.tanh(), f64::tanh),
-    ("sigmoid", |t| t.sigmoid(), sigmoid),
-    ("silu", |t| t.silu(), |x| x * sigmoid(x)),
-    ("softplus", |t| t.softplus(), |x| x.exp().ln_1p()),
-    ("gelu", |t| t.gelu(), gelu),
-    ("neg", |t| t.neg(), |x| -x),
-    ("abs", |t| t.abs(), f64::abs),
-    ("relu", |t| t.relu(), |x| x.max(0.0)),
-    ("square", |t| t.square(), |x| x * x),
-    ("pow 0", |t| t.pow(0), |_| 1.0),
-    ("pow 2", |t| t.pow(2), |x| x * x),
-    ("pow 3", |t| t.pow(3), |x| x.powi(3)),
-    ("pow 7", |t| t.pow(7), |x| x.powi(7)),
-    ("add", |t| t.add(2.5), |x| x + 2.5),
-    ("sub", |t| t.sub(2.5), |x| x - 2.5),
-    ("mul", |t| t.mul(2.5), |x| x * 2.5),
-    ("div", |t| t.div(2.5), |x| x / 2.5),
-    ("maximum", |t| t.maximum(0.25), |x| x.max(0.25)),
-    ("minimum", |t| t.minimum(0.25), |x| x.min(0.25)),
-    (
-        "where",
-        |t| t.gt(0.5)?.where_(t.mul(2)?, t.add(1)?),
-        |x| if x > 0.5 { 2.0 * x } else { x + 1.0 },
-    ),
-];
-
-/// Functions of one positive number.
-const POSITIVE: &[Function] = &[
-    ("log", |t| t.log(), f64::ln),
-    ("log2", |t| t.log2(), f64::log2),
-    ("sqrt", |t| t.sqrt(), f64::sqrt),
-    ("reciprocal", |t| t.reciprocal(), f64::recip),
-    ("pow -1", |t| t.pow(-1), f64::recip),
-    ("pow -4", |t| t.pow(-4), |x| x.powi(-4)),
-    ("pow 0.5", |t| t.pow(0.5), f64::sqrt),
-    ("pow -0.5", |t| t.pow(-0.5), |x| x.sqrt().recip()),
-    ("pow 2.5", |t| t.pow(2.5), |x| x.powf(2.5)),
-    ("pow -0.3", |t| t.pow(-0.3), |x| x.powf(-0.3)),
-];
 
 #[test]
 fn functions_of_one_number_are_accurate() {
+    let _engine = own_engine();
     let points: Vec<f32> = (0..400)
         .map(|k| (k as f32 - 200.0) / 25.0 + 0.013)
         .collect();
@@ -101,6 +39,7 @@ fn functions_of_one_number_are_accurate() {
 /// Integers go through the functions of real numbers as f32.
 #[test]
 fn integers_become_f32_where_results_are_real() {
+    let _engine = own_engine();
     let t = Tensor::from([1i32, 4, 9]);
     for (name, f, exact) in POSITIVE.iter().filter(|f| !f.0.starts_with("pow -")) {
         let y = f(&t).unwrap();
@@ -115,9 +54,17 @@ fn integers_become_f32_where_results_are_real() {
 
 #[test]
 fn limits_at_infinity_and_values_at_zero() {
+    let _engine = own_engine();
     let inf = f32::INFINITY;
     let t = parameter(&[-inf, -1e30, 0.0, 1e30, inf], &[5]);
-    let cases: [(&str, fn(&Tensor) -> Result<Tensor>, [f32; 5], [f32; 5]); 6] = [
+    // A name, the function, its values and its derivatives.
+    type Case = (
+        &'static str,
+        fn(&Tensor) -> Result<Tensor>,
+        [f32; 5],
+        [f32; 5],
+    );
+    let cases: [Case; 6] = [
         (
             "sigmoid",
             |t| t.sigmoid(),
@@ -167,6 +114,7 @@ fn limits_at_infinity_and_values_at_zero() {
 
 #[test]
 fn small_arguments_keep_their_relative_accuracy() {
+    let _engine = own_engine();
     let x: Vec<f32> = (1..60).map(|k| 10f32.powi(-k / 2) * 0.7).collect();
     let t = Tensor::from(&x[..]);
     for (y, x) in t.tanh().unwrap().to_vec::<f32>().unwrap().iter().zip(&x) {
@@ -177,6 +125,7 @@ fn small_arguments_keep_their_relative_accuracy() {
 
 #[test]
 fn comparisons_beside_nan_and_integers() {
+    let _engine = own_engine();
     let (a, b) = (
         Tensor::from([1.0f32, 2.0, f32::NAN]),
         Tensor::from([2.0f32, 2.0, 1.0]),
@@ -194,6 +143,7 @@ fn comparisons_beside_nan_and_integers() {
 
 #[test]
 fn integer_arithmetic_rounds_down_and_wraps() {
+    let _engine = own_engine();
     let (a, b) = (
         Tensor::from([7i32, -7, 7, -7, i32::MIN, 5]),
         Tensor::from([2i32, 2, -2, -2, -1, 0]),
@@ -218,28 +168,27 @@ fn integer_arithmetic_rounds_down_and_wraps() {
 
 #[test]
 fn dtypes_combine_as_documented() {
+    let _engine = own_engine();
     let int = Tensor::from([1i32]);
     let dtype = |t: Result<Tensor>| t.unwrap().dtype();
     assert_eq!(dtype(int.add(1)), DType::I32);
     assert_eq!(dtype(int.add(1.0)), DType::F32);
     assert_eq!(dtype(int.div(1)), DType::F32);
-    assert_eq!(dtype(int.add(&Tensor::from([1i64]))), DType::I64);
-    assert_eq!(dtype(int.add(&Tensor::from([true]))), DType::I32);
+    assert_eq!(dtype(int.add(Tensor::from([1i64]))), DType::I64);
+    assert_eq!(dtype(int.add(Tensor::from([true]))), DType::I32);
     assert_eq!(dtype(Tensor::from([true]).add(1)), DType::I32);
     assert_eq!(dtype(Tensor::from([true]).add(true)), DType::Bool);
     assert_eq!(dtype(Tensor::from([1.0f64]).add(1.0f32)), DType::F64);
     let half = Tensor::from([half::f16::ONE]);
     assert_eq!(dtype(half.mul(0.1)), DType::F16);
     assert_eq!(dtype(half.add(&int)), DType::F16);
-    assert_eq!(
-        dtype(half.add(&Tensor::from([half::bf16::ONE]))),
-        DType::F32
-    );
+    assert_eq!(dtype(half.add(Tensor::from([half::bf16::ONE]))), DType::F32);
     assert_eq!(dtype((1.0 / &int).sum(..)), DType::F32);
 }
 
 #[test]
 fn operators_are_the_methods() {
+    let _engine = own_engine();
     let (a, b) = (Tensor::from([1.0f32, 2.0]), Tensor::from([3.0f32, 5.0]));
     let values = |t: Tensor| t.to_vec::<f32>().unwrap();
     assert_eq!(values(&a + &b), [4.0, 7.0]);
@@ -260,6 +209,7 @@ fn operators_are_the_methods() {
 
 #[test]
 fn casts_follow_the_scalar_rules() {
+    let _engine = own_engine();
     let t = Tensor::from([-1.9f32, 300.0, f32::NAN, 0.0]);
     assert_eq!(
         t.cast(DType::U8).unwrap().to_vec::<u8>().unwrap(),
@@ -288,6 +238,7 @@ fn block() -> Tensor {
 /// Values by NumPy on the same block.
 #[test]
 fn reductions_along_axes() {
+    let _engine = own_engine();
     let t = block();
     let f = |t: Result<Tensor>| t.unwrap().to_vec::<f32>().unwrap();
     assert_eq!(f(t.sum(..)), [27.0]);
@@ -334,6 +285,7 @@ fn reductions_along_axes() {
 
 #[test]
 fn reductions_of_other_dtypes_have_room() {
+    let _engine = own_engine();
     let bools = Tensor::from([true, true, false]);
     assert_eq!(bools.sum(..).unwrap().to_vec::<i32>().unwrap(), [2]);
     assert_eq!(
@@ -358,6 +310,7 @@ fn reductions_of_other_dtypes_have_room() {
 
 #[test]
 fn softmax_of_extreme_rows() {
+    let _engine = own_engine();
     let inf = f32::INFINITY;
     let rows = [
         [1e30f32, 1e30, -1e30],
@@ -383,6 +336,7 @@ fn softmax_of_extreme_rows() {
 
 #[test]
 fn cross_entropy_of_impossible_classes_and_unknown_labels() {
+    let _engine = own_engine();
     let logits = parameter(&[0.0, f32::NEG_INFINITY, 1.0, 2.0], &[2, 2]);
     let loss = logits.cross_entropy(&Tensor::from([0i32, 1])).unwrap();
     let expected = (1.0 + (-1f64).exp()).ln() / 2.0;
@@ -407,6 +361,7 @@ fn cross_entropy_of_impossible_classes_and_unknown_labels() {
 
 #[test]
 fn movement_and_parts() {
+    let _engine = own_engine();
     let t = Tensor::arange(24).unwrap().reshape([2, 3, 4]).unwrap();
     let ints = |t: Result<Tensor>| t.unwrap().to_vec::<i32>().unwrap();
     let shape = |t: &Result<Tensor>| t.as_ref().unwrap().shape().to_vec();
@@ -476,6 +431,7 @@ fn movement_and_parts() {
 
 #[test]
 fn products_of_matrices() {
+    let _engine = own_engine();
     let a = Tensor::arange(12).unwrap().reshape([2, 2, 3]).unwrap();
     let b = Tensor::arange(6).unwrap().reshape([3, 2]).unwrap();
     let ints = |t: Result<Tensor>| t.unwrap().to_vec::<i32>().unwrap();
@@ -497,6 +453,7 @@ fn products_of_matrices() {
 
 #[test]
 fn constants_and_sequences() {
+    let _engine = own_engine();
     assert_eq!(
         Tensor::zeros([2, 2]).unwrap().to_vec::<f32>().unwrap(),
         [0.0; 4]
@@ -537,6 +494,7 @@ fn constants_and_sequences() {
 
 #[test]
 fn text_of_tensors() {
+    let _engine = own_engine();
     let shown = |t: Tensor| t.to_string();
     assert_eq!(
         shown(Tensor::scalar(2).unwrap()),
@@ -574,347 +532,4 @@ tensor([[  1.000,  -2.500],
         format!("{p:?}"),
         "Tensor(buffer, shape=(1,), dtype=f32, needs_grad)"
     );
-}
-
-// ---- random numbers ----
-
-/// The first words of Threefry-2x32 with 20 rounds for a zero key and counter are 6b200159 and
-/// 99ba4efe in the authors' test vectors.
-#[test]
-fn random_numbers_are_those_of_threefry() {
-    // `below` multiplies the 64 bits of a call's key, which is one mixing, by n.
-    let n = 1usize << 32;
-    assert_eq!(Generator::new(0).below(n), 0x99ba4efe);
-}
-
-#[test]
-fn random_streams_depend_on_the_seed_alone() {
-    Tensor::manual_seed(42);
-    let (a, b) = (
-        Tensor::randn([4]).unwrap(),
-        Tensor::uniform([4], 0.0, 1.0).unwrap(),
-    );
-    let b_first = (b.to_vec::<f32>().unwrap(), a.to_vec::<f32>().unwrap());
-    Tensor::manual_seed(42);
-    let (a, b) = (
-        Tensor::randn([4]).unwrap(),
-        Tensor::uniform([4], 0.0, 1.0).unwrap(),
-    );
-    let (a, b) = (a.to_vec::<f32>().unwrap(), b.to_vec::<f32>().unwrap());
-    assert_eq!((b, a.clone()), b_first, "whatever is read first");
-    Tensor::manual_seed(43);
-    assert_ne!(Tensor::randn([4]).unwrap().to_vec::<f32>().unwrap(), a);
-
-    let long = Generator::new(1)
-        .randn([100])
-        .unwrap()
-        .to_vec::<f32>()
-        .unwrap();
-    let short = Generator::new(1)
-        .randn([3])
-        .unwrap()
-        .to_vec::<f32>()
-        .unwrap();
-    assert_eq!(
-        long[..3],
-        short,
-        "a longer tensor begins with the shorter one"
-    );
-}
-
-#[test]
-fn random_numbers_never_repeat_between_calls_and_share_a_plan() {
-    with_own_engine(|engine| {
-        let mut generator = Generator::new(9);
-        let mut draw = || {
-            generator
-                .uniform([1000], 0.0, 1.0)
-                .unwrap()
-                .to_vec::<f32>()
-                .unwrap()
-        };
-        let (a, b) = (draw(), draw());
-        assert_ne!(a, b);
-        assert!(a.iter().zip(&b).filter(|(x, y)| x == y).count() < 3);
-        assert_eq!(engine.stats().plans, 1);
-    });
-}
-
-#[test]
-fn random_numbers_have_the_distribution_they_claim() {
-    let mut generator = Generator::new(11);
-    let n = 40_000;
-    for dtype in [DType::F32, DType::F64] {
-        let x = generator.uniform_as(dtype, [n], -1.0, 3.0).unwrap();
-        let z = generator.randn_as(dtype, [n]).unwrap();
-        let moments = |t: &Tensor| {
-            (
-                t.mean(..).unwrap().item().unwrap(),
-                t.var(..).unwrap().item().unwrap(),
-            )
-        };
-        let (mean, var) = moments(&x);
-        // Standard errors are 0.006 and 0.006; four of them.
-        assert!(
-            (mean - 1.0).abs() < 0.024 && (var - 16.0 / 12.0).abs() < 0.03,
-            "{mean} {var}"
-        );
-        let (mean, var) = moments(&z);
-        assert!(
-            mean.abs() < 0.02 && (var - 1.0).abs() < 0.03,
-            "{mean} {var}"
-        );
-        let low = x.min(..).unwrap().item().unwrap();
-        let high = x.max(..).unwrap().item().unwrap();
-        assert!(
-            (-1.0..-0.99).contains(&low) && (2.99..=3.0).contains(&high),
-            "{low} {high}"
-        );
-        let tail = z
-            .abs()
-            .unwrap()
-            .gt(3.0)
-            .unwrap()
-            .mean(..)
-            .unwrap()
-            .item()
-            .unwrap();
-        assert!(
-            (0.0017..0.0038).contains(&tail),
-            "0.0027 of normal numbers are beyond 3: {tail}"
-        );
-    }
-    let half = generator.uniform_as(DType::F16, [n], 0.0, 1.0).unwrap();
-    assert!(half.max(..).unwrap().item().unwrap() < 1.0);
-    let order = generator.permutation(100);
-    let mut sorted = order.clone();
-    sorted.sort_unstable();
-    assert_eq!(sorted, (0..100).collect::<Vec<_>>());
-    assert_ne!(order, sorted);
-}
-
-// ---- gradients ----
-
-/// Compares the gradient of a weighted sum of f's results with central difference quotients in
-/// f64, elementwise, relative to gradients above 1.
-#[track_caller]
-fn check_gradient(
-    name: &str,
-    shape: &[usize],
-    points: &[f64],
-    f: &dyn Fn(&Tensor) -> Result<Tensor>,
-) {
-    let loss = |t: &Tensor| {
-        let y = f(t).unwrap();
-        let weights: Vec<f64> = (0..y.numel())
-            .map(|k| 0.3 + ((k * 5) % 7) as f64 * 0.2)
-            .collect();
-        let weights = Tensor::from_slice(&weights, y.shape()).unwrap();
-        y.mul(&weights).unwrap().sum(..).unwrap()
-    };
-    let x = Tensor::from_slice(points, shape)
-        .unwrap()
-        .requires_grad()
-        .unwrap();
-    loss(&x).backward(&[&x]).unwrap();
-    let found = x.grad().unwrap();
-    assert_eq!(found.shape(), x.shape(), "{name}");
-    let found = found.to_vec::<f64>().unwrap();
-    let eps = 1e-5;
-    for k in 0..points.len() {
-        let at = |delta: f64| {
-            let mut moved = points.to_vec();
-            moved[k] += delta;
-            loss(&Tensor::from_slice(&moved, shape).unwrap())
-                .item()
-                .unwrap()
-        };
-        let quotient = (at(eps) - at(-eps)) / (2.0 * eps);
-        let error = (found[k] - quotient).abs() / quotient.abs().max(1.0);
-        assert!(
-            error < 1e-6,
-            "{name}, element {k}: {} is not {quotient}",
-            found[k]
-        );
-    }
-}
-
-/// Runs gradient checks through the interpreter, which needs no compiler for each function.
-fn interpreted(f: impl FnOnce()) {
-    let settings = Settings {
-        device: DeviceChoice::Interp,
-        ..Settings::default()
-    };
-    with_engine(&Arc::new(Engine::new(settings).unwrap()), f);
-}
-
-const POINTS: [f64; 6] = [-1.7, -0.4, 0.3, 0.9, 1.6, 2.4];
-
-#[test]
-fn gradients_of_functions_of_one_number() {
-    interpreted(|| {
-        for (name, f, _) in EVERYWHERE {
-            check_gradient(name, &[2, 3], &POINTS, f);
-        }
-        let positive = POINTS.map(f64::exp);
-        for (name, f, _) in POSITIVE {
-            check_gradient(name, &[2, 3], &positive, f);
-        }
-    });
-}
-
-#[test]
-fn gradients_of_two_operands() {
-    let other = || Tensor::from([[0.7, -1.3, 2.2]]);
-    type Both = (&'static str, fn(&Tensor, &Tensor) -> Result<Tensor>);
-    let functions: [Both; 7] = [
-        ("add", |a, b| a.add(b)),
-        ("sub", |a, b| a.sub(b)),
-        ("mul", |a, b| a.mul(b)),
-        ("div", |a, b| a.div(b)),
-        ("maximum", |a, b| a.maximum(b)),
-        ("minimum", |a, b| a.minimum(b)),
-        ("where", |a, b| a.lt(b)?.where_(a.mul(b)?, a.add(b)?)),
-    ];
-    interpreted(|| {
-        for (name, f) in functions {
-            // The operand under test is whole, then broadcast, on either side.
-            check_gradient(name, &[2, 3], &POINTS, &|t| f(t, &other()));
-            check_gradient(name, &[2, 3], &POINTS, &|t| f(&other(), t));
-            let column = Tensor::from([[0.4], [1.1], [-0.6]]);
-            check_gradient(name, &[1, 6], &POINTS, &|t| f(t, &column));
-        }
-    });
-}
-
-#[test]
-fn gradients_of_reductions() {
-    type Shaped = (&'static str, fn(&Tensor) -> Result<Tensor>);
-    let functions: [Shaped; 14] = [
-        ("sum", |t| t.sum(..)),
-        ("sum 0", |t| t.sum(0)),
-        ("sum keepdim", |t| t.sum_keepdim(-1)?.mul(t)),
-        ("mean", |t| t.mean(0)?.square()),
-        ("mean keepdim", |t| t.mean_keepdim([0, 1])?.mul(t)),
-        ("var", |t| t.var(-1)),
-        ("var keepdim", |t| t.var_keepdim(0)?.mul(t)),
-        ("max", |t| t.max(-1)),
-        ("max keepdim", |t| t.max_keepdim(0)?.mul(t)),
-        ("min", |t| t.min(-1)),
-        ("min keepdim", |t| t.min_keepdim(0)?.mul(t)),
-        ("prod", |t| t.prod(-1)),
-        ("prod keepdim", |t| t.prod_keepdim(0)?.mul(t)),
-        ("max all", |t| t.max(..)?.mul(t)),
-    ];
-    interpreted(|| {
-        for (name, f) in functions {
-            check_gradient(name, &[2, 3], &POINTS, &f);
-        }
-        check_gradient("softmax", &[2, 3], &POINTS, &|t| t.softmax(-1));
-        check_gradient("softmax 0", &[2, 3], &POINTS, &|t| t.softmax(0));
-        check_gradient("log_softmax", &[2, 3], &POINTS, &|t| t.log_softmax(-1));
-        let labels = Tensor::from([2i32, 0]);
-        check_gradient("cross_entropy", &[2, 3], &POINTS, &|t| {
-            t.cross_entropy(&labels)
-        });
-    });
-}
-
-#[test]
-fn gradients_of_movement_and_parts() {
-    type Shaped = (&'static str, fn(&Tensor) -> Result<Tensor>);
-    let functions: [Shaped; 19] = [
-        ("reshape", |t| t.reshape([3, 2])?.square()),
-        ("permute", |t| {
-            t.reshape([1, 2, 3])?.permute([1, 2, 0])?.square()
-        }),
-        ("transpose", |t| t.transpose()?.square()),
-        ("swap_axes", |t| t.swap_axes(0, 1)?.square()),
-        ("expand", |t| t.unsqueeze(1)?.expand([2, 4, 3])?.square()),
-        ("pad", |t| t.pad([(1, 2), (0, 3)])?.square()),
-        ("shrink", |t| t.shrink([(1, 2), (0, 2)])?.square()),
-        ("flip", |t| t.flip([0, 1])?.square()),
-        ("squeeze", |t| t.unsqueeze(0)?.squeeze(0)?.square()),
-        ("cat", |t| Tensor::cat(&[t, &t.square()?, t], 1)),
-        ("stack", |t| Tensor::stack(&[t, &t.square()?], 1)),
-        ("stack_with", |t| t.stack_with(t.square()?)?.square()),
-        ("get", |t| t.get(1)?.square()),
-        ("slice", |t| t.slice((.., -1))?.square()),
-        ("slice of ranges", |t| t.slice((1.., 1..3))?.square()),
-        ("narrow", |t| t.narrow(1, 0..2)?.square()),
-        ("every", |t| {
-            t.reshape([6])?.slice(Slice::Every(-4))?.square()
-        }),
-        ("merged views", |t| {
-            t.pad([(0, 1), (2, 0)])?
-                .flip(1)?
-                .slice((.., 1..4))?
-                .transpose()?
-                .square()
-        }),
-        ("cast", |t| t.mul(3)?.cast(DType::F64)?.square()),
-    ];
-    interpreted(|| {
-        for (name, f) in functions {
-            check_gradient(name, &[2, 3], &POINTS, &f);
-        }
-    });
-}
-
-#[test]
-fn gradients_of_products() {
-    let matrix = || Tensor::from([[0.5, -1.0], [2.0, 0.3], [-0.7, 1.1]]);
-    interpreted(|| {
-        check_gradient("left", &[2, 3], &POINTS, &|t| t.matmul(&matrix())?.square());
-        let left = || matrix().transpose().unwrap();
-        check_gradient("right", &[3, 2], &POINTS, &|t| left().matmul(t)?.square());
-        check_gradient("both", &[2, 3], &POINTS, &|t| {
-            t.matmul(&t.transpose()?)?.sin()
-        });
-        check_gradient("batch", &[2, 1, 3], &POINTS, &|t| {
-            t.matmul(&matrix())?.square()
-        });
-        check_gradient("vector", &[6], &POINTS, &|t| t.matmul(t));
-        let stack = || Tensor::stack(&[matrix(), matrix() * 2.0], 0).unwrap();
-        check_gradient("batches", &[2, 3], &POINTS, &|t| {
-            t.matmul(&stack())?.square()
-        });
-    });
-}
-
-/// Kinks: what the derivative is where there is none.
-#[test]
-fn derivatives_at_kinks() {
-    let slopes = |x: &[f32], f: &dyn Fn(&Tensor) -> Result<Tensor>| {
-        let t = parameter(x, &[x.len()]);
-        f(&t).unwrap().sum(..).unwrap().backward(&[&t]).unwrap();
-        gradient(&t)
-    };
-    assert_eq!(slopes(&[-2.0, 0.0, 3.0], &|t| t.abs()), [-1.0, 0.0, 1.0]);
-    assert_eq!(slopes(&[-2.0, 0.0, 3.0], &|t| t.relu()), [0.0, 0.0, 1.0]);
-    assert_eq!(
-        slopes(&[-2.0, 0.0, 3.0], &|t| t.maximum(0.0)),
-        [0.0, 0.5, 1.0]
-    );
-    assert_eq!(
-        slopes(&[-2.0, 0.0, 3.0], &|t| t.minimum(0.0)),
-        [1.0, 0.5, 0.0]
-    );
-    assert_eq!(slopes(&[1.0, 3.0, 3.0], &|t| t.max(..)), [0.0, 0.5, 0.5]);
-    assert_eq!(slopes(&[2.0, 1.0, 1.0], &|t| t.min(..)), [0.0, 0.5, 0.5]);
-    assert_eq!(slopes(&[0.0, 4.0], &|t| t.pow(1.5)), [0.0, 3.0]);
-    assert_eq!(slopes(&[0.0], &|t| t.pow(0.5)), [f32::INFINITY]);
-    assert_eq!(slopes(&[0.0, 2.0], &|t| t.prod(..)), [2.0, 0.0]);
-}
-
-/// Gradients are tensors like others, so they have gradients.
-#[test]
-fn gradients_of_gradients() {
-    let x = parameter(&[1.0, 2.0, 3.0], &[3]);
-    x.pow(3).unwrap().sum(..).unwrap().backward(&[&x]).unwrap();
-    let first = x.grad().unwrap();
-    assert_eq!(first.to_vec::<f32>().unwrap(), [3.0, 12.0, 27.0]);
-    x.zero_grad();
-    first.sum(..).unwrap().backward(&[&x]).unwrap();
-    assert_eq!(gradient(&x), [6.0, 12.0, 18.0]);
 }

@@ -2,8 +2,13 @@
 
 mod tensors;
 
+use std::sync::Arc;
+
 use ndarray::{Array, Array1, Array2, ArrayD, Axis, ShapeBuilder, s};
 use tensors::*;
+use uopc::compile::Engine;
+use uopc::debug::Settings;
+use uopc::tensor::with_engine;
 use uopc::{DType, Result, Tensor};
 
 fn zero_size(shape: &[usize]) -> Tensor {
@@ -18,6 +23,7 @@ fn values(t: Result<Tensor>) -> Vec<f32> {
 
 #[test]
 fn products_with_an_empty_axis() {
+    let _engine = own_engine();
     let product = |a: &[usize], b: &[usize]| zero_size(a).matmul(&zero_size(b)).unwrap();
     let t = product(&[2, 0], &[0, 3]);
     assert_eq!(t.to_vec::<f32>().unwrap(), [0.0; 6], "an empty sum is 0");
@@ -38,6 +44,7 @@ fn products_with_an_empty_axis() {
 
 #[test]
 fn reductions_of_nothing() {
+    let _engine = own_engine();
     let t = zero_size(&[2, 0]);
     assert_eq!(values(t.sum(1)), [0.0, 0.0]);
     assert_eq!(values(t.sum(..)), [0.0]);
@@ -56,6 +63,7 @@ fn reductions_of_nothing() {
 
 #[test]
 fn parts_and_joins_of_nothing() {
+    let _engine = own_engine();
     let (t, row) = (zero_size(&[0, 2]), Tensor::from([[1.0f32, 2.0]]));
     assert_eq!(values(Tensor::cat(&[&t, &row, &t], 0)), [1.0, 2.0]);
     assert_eq!(Tensor::cat(&[&t, &t], 0).unwrap().shape()[..], [0, 2]);
@@ -88,6 +96,7 @@ fn parts_and_joins_of_nothing() {
 
 #[test]
 fn gradients_of_nothing_and_through_nothing() {
+    let _engine = own_engine();
     let w = zero_size(&[0, 3]).requires_grad().unwrap();
     let loss = w.square().unwrap().sum(..).unwrap();
     assert_eq!(loss.item().unwrap(), 0.0);
@@ -111,6 +120,7 @@ fn gradients_of_nothing_and_through_nothing() {
 
 #[test]
 fn scalars_go_everywhere() {
+    let _engine = own_engine();
     let x = parameter(&[2.0], &[]);
     assert_eq!((x.rank(), x.numel()), (0, 1));
     assert_eq!(x.item().unwrap(), 2.0);
@@ -147,6 +157,7 @@ fn scalars_go_everywhere() {
 
 #[test]
 fn argmax_takes_the_first_of_equals_and_of_nans() {
+    let _engine = own_engine();
     let position = |x: &[f32]| Tensor::from(x).argmax(0).unwrap().item().unwrap();
     assert_eq!(position(&[1.0, 3.0, 3.0]), 1.0);
     assert_eq!(position(&[2.0]), 0.0);
@@ -164,6 +175,7 @@ fn argmax_takes_the_first_of_equals_and_of_nans() {
 
 #[test]
 fn permutations_that_are_not_their_own_inverse() {
+    let _engine = own_engine();
     let t = parameter(&(0..24).map(|k| k as f32).collect::<Vec<_>>(), &[2, 3, 4]);
     let turned = t.permute([1, 2, 0]).unwrap();
     let array = t.to_ndarray::<f32>().unwrap().permuted_axes(vec![1, 2, 0]);
@@ -185,6 +197,7 @@ fn permutations_that_are_not_their_own_inverse() {
 
 #[test]
 fn size_one_axes_broadcast_and_sum_back() {
+    let _engine = own_engine();
     let a = parameter(&[1.0, 2.0], &[2, 1]);
     let b = parameter(&[10.0, 20.0, 30.0], &[1, 3]);
     let c = parameter(&[100.0], &[]);
@@ -203,6 +216,7 @@ fn size_one_axes_broadcast_and_sum_back() {
 /// Pads, windows, reversals and merged axes on top of each other, against ndarray.
 #[test]
 fn views_of_views() {
+    let _engine = own_engine();
     let array = Array::from_iter((0..60).map(|k| k as f32))
         .into_shape_with_order((3, 4, 5))
         .unwrap();
@@ -252,6 +266,7 @@ fn views_of_views() {
 
 #[test]
 fn arrays_of_any_layout() {
+    let _engine = own_engine();
     let array = Array2::from_shape_vec((2, 3), vec![1i32, 2, 3, 4, 5, 6]).unwrap();
     let ints = |t: Result<Tensor>| t.unwrap().to_vec::<i32>().unwrap();
     assert_eq!(ints(Tensor::from_ndarray(&array)), [1, 2, 3, 4, 5, 6]);
@@ -285,6 +300,7 @@ fn arrays_of_any_layout() {
 
 #[test]
 fn a_later_change_of_the_callers_array_does_not_reach_the_tensor() {
+    let _engine = own_engine();
     let mut array = Array1::from(vec![1.0f32, 2.0]);
     let t = Tensor::from_ndarray(&array).unwrap();
     let doubled = &t * 2;
@@ -295,6 +311,7 @@ fn a_later_change_of_the_callers_array_does_not_reach_the_tensor() {
 
 #[test]
 fn every_element_type_comes_back() {
+    let _engine = own_engine();
     fn there_and_back<T: uopc::tensor::Element + PartialEq + std::fmt::Debug>(values: &[T]) {
         let t = Tensor::from_slice(values, [values.len()]).unwrap();
         assert_eq!(t.dtype(), T::DTYPE);
@@ -335,6 +352,7 @@ fn every_element_type_comes_back() {
 
 #[test]
 fn a_product_of_many_tensors_and_a_long_chain_are_built_and_dropped() {
+    let _engine = own_engine();
     let mut t = parameter(&[1.0], &[1]);
     let start = t.clone();
     for _ in 0..20_000 {
@@ -347,14 +365,16 @@ fn a_product_of_many_tensors_and_a_long_chain_are_built_and_dropped() {
 }
 
 #[test]
-fn two_threads_compute_the_same_tensor() {
+fn four_threads_compute_the_same_tensor() {
+    let engine = Arc::new(Engine::new(Settings::default()).unwrap());
     let x = Tensor::from([1.0f32, 2.0]);
     let y = (&x * 3.0).exp().unwrap();
-    let expected = (&x * 3.0).exp().unwrap().to_vec::<f32>().unwrap();
+    let expected = with_engine(&engine, || {
+        (&x * 3.0).exp().unwrap().to_vec::<f32>().unwrap()
+    });
     let found: Vec<Vec<f32>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|_| scope.spawn(|| y.to_vec::<f32>().unwrap()))
-            .collect();
+        let compute = || with_engine(&engine, || y.to_vec::<f32>().unwrap());
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(compute)).collect();
         threads.into_iter().map(|t| t.join().unwrap()).collect()
     });
     assert!(found.iter().all(|v| *v == expected));

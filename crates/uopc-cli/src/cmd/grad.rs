@@ -29,7 +29,7 @@ pub struct Args {
     /// The graph; `-` reads standard input
     #[arg(value_name = "FILE.uir")]
     file: PathBuf,
-    /// What to differentiate by: nodes (%2) or slots (slot=0)
+    /// What to differentiate by: nodes (%2) or slots (slot=0), separated by commas
     #[arg(long, value_name = "TARGETS", required = true, value_delimiter = ',')]
     wrt: Vec<String>,
     /// Refuse a target whose gradient is cut off
@@ -44,7 +44,7 @@ pub struct Args {
 pub fn grad(args: &Args, out: &mut dyn Write) -> Result<()> {
     let source = input::read(&args.file)?;
     let parsed = source.parse()?;
-    let form = input::form(&parsed)?;
+    let form = source.form(&parsed)?;
     let Form::Shape(graph) = &form else {
         return Err(Failure::failed(format!(
             "{}: a {} can't be differentiated; give the shape graph it was made from",

@@ -22,7 +22,7 @@ pub struct Args {
     /// The graph; `-` reads standard input
     #[arg(value_name = "FILE.uir")]
     file: PathBuf,
-    /// The pass to apply
+    /// The passes to apply, separated by commas
     #[arg(
         long = "pass",
         value_name = "NAME",
@@ -46,7 +46,7 @@ pub fn opt(args: &Args, out: &mut dyn Write) -> Result<()> {
     let settings = stages::checked_settings()?;
     let source = input::read(&args.file)?;
     let parsed = source.parse()?;
-    let mut form = input::form(&parsed)?;
+    let mut form = source.form(&parsed)?;
     let kernel = args.kernel.as_deref().or(parsed.name.as_deref());
     for pass in passes {
         form = stages::apply(pass, &form, kernel, settings).map_err(|failure| match failure {

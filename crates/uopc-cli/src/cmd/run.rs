@@ -49,9 +49,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let settings = checked_settings()?;
     let source = input::read(&args.file)?;
     let parsed = source.parse()?;
-    let subject = match input::form(&parsed)? {
-        Form::Shape(graph) => Subject::Shape(graph),
-        Form::Loops(loops) => Subject::Loops(loops),
+    let subject = match source.form(&parsed)? {
+        Form::Shape(graph) => Subject::shape(&graph)?,
+        Form::Loops(loops) => Subject::loops(loops)?,
         other => {
             return Err(Failure::failed(format!(
                 "{}: a {} can't be run alone; give a shape graph or a loop graph",
@@ -61,9 +61,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
         }
     };
     let names: Vec<String> = match &subject {
-        Subject::Shape(graph) => {
+        Subject::Shape(_) => {
             let name = |u| source.name_of(&parsed, u).unwrap_or("root").to_string();
-            graph.roots().iter().map(name).collect()
+            parsed.roots.iter().map(name).collect()
         }
         Subject::Loops(_) => subject
             .outputs()

@@ -90,8 +90,9 @@ fn read(graph: &Path) -> Result<(Form, Option<String>)> {
             names.join(", ")
         )));
     }
-    let parsed = input::read(graph)?.parse()?;
-    let form = input::form(&parsed)?;
+    let source = input::read(graph)?;
+    let parsed = source.parse()?;
+    let form = source.form(&parsed)?;
     Ok((form, parsed.name.as_deref().map(str::to_string)))
 }
 

@@ -35,8 +35,8 @@ Examples:
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// What to learn
-    #[arg(value_enum)]
+    /// What to learn: `digits`, the 1,797 handwritten digits that come with the program
+    #[arg(value_enum, hide_possible_values = true)]
     task: Task,
     /// How often to go through the training set [default: 40]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

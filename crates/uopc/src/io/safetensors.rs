@@ -57,8 +57,16 @@ fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
         _ => Path::new("."),
     };
     let failed = |what: &str, e: std::io::Error| refuse(path, format!("{what}: {e}"));
-    let mut file =
-        tempfile::NamedTempFile::new_in(folder).map_err(|e| failed("can't be created", e))?;
+    let mut builder = tempfile::Builder::new();
+    // Unlike scratch files, what is saved may be read by whoever the umask allows.
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder
+        .tempfile_in(folder)
+        .map_err(|e| failed("can't be created", e))?;
     file.write_all(bytes)
         .map_err(|e| failed("can't be written", e))?;
     file.as_file()

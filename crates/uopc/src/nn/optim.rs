@@ -317,13 +317,11 @@ impl Optimizer for AdamW {
     }
 
     fn state(&self) -> Result<Vec<(String, Tensor)>> {
-        let named = |name: &'static str, list: &[Tensor]| {
-            let list = list.to_vec().into_iter().enumerate();
-            list.map(move |(k, t)| (format!("{name}.{k}"), t))
-        };
         let mut state = vec![("steps".to_string(), Tensor::from_slice(&[self.steps], ())?)];
-        state.extend(named("mean", &self.means));
-        state.extend(named("square", &self.squares));
+        for (name, list) in [("mean", &self.means), ("square", &self.squares)] {
+            let list = list.iter().enumerate();
+            state.extend(list.map(|(k, t)| (format!("{name}.{k}"), t.clone())));
+        }
         Ok(state)
     }
 

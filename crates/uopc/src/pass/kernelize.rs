@@ -31,7 +31,7 @@ pub struct Kernelized {
 /// Splits a graph into kernels. `name` is given to the kernel if there is only one.
 ///
 /// # Errors
-/// When the graph reads live memory instead of numbered slots.
+/// When the graph reads live memory or parameters instead of numbered slots.
 pub fn kernelize(shapes: &ShapeGraph, name: Option<&str>) -> Result<Kernelized> {
     let graph = Graph::new(shapes.roots());
     let reasons = fusion::choose_buffers(&graph);
@@ -93,6 +93,18 @@ fn is_buffer(u: &UOp) -> bool {
 fn inputs(graph: &Graph) -> Result<Vec<PlanBuffer>> {
     let mut buffers = Vec::new();
     for u in &graph.nodes {
+        if let Op::Param { slot, .. } = u.op() {
+            let message = format!(
+                "param {slot} belongs to a kernel, and kernels are made here; read a buffer with \
+                 slot={slot} instead"
+            );
+            let site = u.site();
+            return Err(Error::Verify {
+                form: "kernelize",
+                message,
+                site,
+            });
+        }
         let Op::Buffer { id, dtype, n } = u.op() else {
             continue;
         };

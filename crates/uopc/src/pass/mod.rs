@@ -13,7 +13,7 @@ pub mod strip_detach;
 use std::time::Instant;
 
 use crate::debug::{Dump, Settings};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::form::{Kernel, LoopGraph, Plan, Program, ShapeGraph};
 use crate::ir::{UOp, print};
 use crate::rules;
@@ -79,7 +79,19 @@ pub const PASSES: &[PassInfo] = &[
 pub fn check_names(settings: &Settings) -> Result<()> {
     let rules: Vec<&str> = rules::all().iter().map(|r| r.name).collect();
     let passes: Vec<&str> = PASSES.iter().map(|p| p.name).collect();
-    settings.check_names(&rules, &passes)
+    settings.check_names(&rules, &passes)?;
+    // Only a pass that keeps the form can be left out: the others lead from one form to the next.
+    let needed = PASSES
+        .iter()
+        .find(|p| p.takes != p.gives && settings.disable.contains(p.name));
+    let Some(pass) = needed else { return Ok(()) };
+    let optional = PASSES.iter().filter(|p| p.takes == p.gives).map(|p| p.name);
+    let (name, gives) = (pass.name, pass.gives);
+    Err(Error::Setting(format!(
+        "UOPC_DISABLE: {name} can't be left out, as it makes the {gives}; the passes that can are \
+         {}",
+        optional.collect::<Vec<_>>().join(", ")
+    )))
 }
 
 /// Something that a pass takes or gives and that prints as `.uir`.

@@ -40,7 +40,12 @@ pub struct Launch {
 /// When the graph reads live memory or holds an op that can't be lowered yet.
 pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Result<Lowered> {
     // Markers go first: only autodiff reads them, and they would hide what rules look for.
-    let (stripped, unmarked) = step("strip_detach", settings, graph, || strip_detach(graph))?;
+    let (stripped, unmarked) = step("strip_detach", settings, graph, || {
+        match settings.disable.contains("strip_detach") {
+            true => Ok((graph.clone(), Graph::new(graph.roots()).nodes)),
+            false => strip_detach(graph),
+        }
+    })?;
 
     // Shape rules come before kernels exist, so that constants, empty tensors and movement that
     // cancels never become work or buffers.

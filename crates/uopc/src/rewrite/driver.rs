@@ -74,7 +74,7 @@ pub fn rewrite(
         trace,
         bounds: Bounds::new(),
         tried: FxHashMap::default(),
-        normal: FxHashMap::default(),
+        normal: NormalForms::default(),
         fired: vec![0; rules.rules.len()],
         firings: 0,
         fuel: limits.fuel.unwrap_or(u64::MAX),
@@ -88,7 +88,7 @@ pub fn rewrite(
         let rebuilt = driver.on_sources(u, src.collect())?;
         let normal = driver.normalise(&rebuilt)?;
         if rebuilt != *u {
-            driver.normal.insert(u.clone(), normal.clone());
+            driver.normal.insert(u, &normal);
         }
         map.push(normal);
     }
@@ -120,13 +120,46 @@ struct Driver<'a> {
     /// The rules of each op met so far.
     tried: FxHashMap<Discriminant<Op>, &'a [u32]>,
     /// The normal form of each node met, that of a normal form being itself.
-    normal: FxHashMap<UOp, UOp>,
+    normal: NormalForms,
     fired: Vec<u64>,
     firings: u64,
     fuel: u64,
     limit: u64,
     /// The last rules that fired, kept only near the limit.
     recent: Vec<&'static str>,
+}
+
+/// The normal form of each node met.
+///
+/// Nodes are held in the order in which they were met, so that letting go of a large graph walks
+/// through memory and does not jump about in it.
+#[derive(Default)]
+struct NormalForms {
+    /// Where the form of the node at an address stands.
+    index: FxHashMap<usize, u32>,
+    forms: Vec<UOp>,
+    /// The nodes that are no normal forms, kept alive so that their addresses stay theirs.
+    kept: Vec<UOp>,
+}
+
+impl NormalForms {
+    fn reserve(&mut self, n: usize) {
+        self.index.reserve(n);
+        self.forms.reserve(n);
+    }
+
+    fn get(&self, u: &UOp) -> Option<&UOp> {
+        let position = self.index.get(&u.address())?;
+        Some(&self.forms[*position as usize])
+    }
+
+    fn insert(&mut self, u: &UOp, form: &UOp) {
+        self.index.insert(u.address(), self.forms.len() as u32);
+        self.forms.push(form.clone());
+        if u != form {
+            self.kept.push(u.clone());
+        }
+    }
 }
 
 /// A node in work: what it is now, and what it was on the way.
@@ -164,7 +197,7 @@ impl Driver<'_> {
                 continue;
             }
             let src = frame.now.src();
-            while frame.next < src.len() && self.normal.contains_key(&src[frame.next]) {
+            while frame.next < src.len() && self.normal.get(&src[frame.next]).is_some() {
                 frame.next += 1;
             }
             if let Some(source) = src.get(frame.next) {
@@ -172,7 +205,8 @@ impl Driver<'_> {
                 stack.push(source);
                 continue;
             }
-            let src: Sources = src.iter().map(|s| self.normal[s].clone()).collect();
+            let src: Option<Sources> = src.iter().map(|s| self.normal.get(s).cloned()).collect();
+            let src = src.expect("each source was found above");
             let rebuilt = self.on_sources(&frame.now, src)?;
             if rebuilt != frame.now {
                 frame.turn_into(rebuilt);
@@ -193,9 +227,9 @@ impl Driver<'_> {
     fn settle(&mut self, frame: Option<Frame>, normal: &UOp) {
         let Some(frame) = frame else { return };
         for was in frame.were {
-            self.normal.insert(was, normal.clone());
+            self.normal.insert(&was, normal);
         }
-        self.normal.insert(frame.now, normal.clone());
+        self.normal.insert(&frame.now, normal);
     }
 
     /// The node on the normal forms of its sources.

@@ -5,7 +5,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `mod.rs` | [`Rule`], [`RuleSet`], the [`rules!`](crate::rules!) table |
+//! | `mod.rs` | [`Rule`], [`RuleSet`], the [`rule_table!`](crate::rule_table!) table |
 //! | `driver.rs` | [`rewrite`]: from the leaves up, with memo and fuel |
 //! | `trace.rs` | [`Trace`]: which rule fired on what |
 
@@ -97,10 +97,10 @@ pub struct Rule {
 /// Writes a table of rules: each is a function under a comment that says its algebra.
 ///
 /// ```text
-/// rules! {
+/// rule_table! {
 ///     pub RULES;
 ///     /// x * 1 => x
-///     any mul_one [mul] (u) {
+///     Any mul_one [mul] (u) {
 ///         let (x, c) = right_constant(u)?;
 ///         require(c.is_one())?;
 ///         Ok(x.clone())
@@ -110,10 +110,7 @@ pub struct Rule {
 ///
 /// A second name in the parentheses gets the [`Bounds`].
 #[macro_export]
-macro_rules! rules {
-    (@validity any) => { $crate::rewrite::Validity::Any };
-    (@validity int) => { $crate::rewrite::Validity::Int };
-    (@validity float_exact) => { $crate::rewrite::Validity::FloatExact };
+macro_rules! rule_table {
     (
         $(#[$doc:meta])*
         $vis:vis $table:ident;
@@ -126,7 +123,7 @@ macro_rules! rules {
         $vis const $table: &[$crate::rewrite::Rule] = &[$($crate::rewrite::Rule {
             name: stringify!($name),
             algebra: $algebra.trim_ascii(),
-            validity: $crate::rules!(@validity $validity),
+            validity: $crate::rewrite::Validity::$validity,
             ops: &[$(stringify!($op)),+],
             apply: |u, _bounds| $name(u $(, { stringify!($bounds); _bounds })?),
         },)*];

@@ -5,14 +5,13 @@ use crate::ir::op::ReduceOp;
 use crate::ir::scalar::apply;
 use crate::ir::{DType, Op, Scalar, UOp};
 use crate::rewrite::{Miss, found, require};
-use crate::rules;
 
-rules! {
+rule_table! {
     /// Identities that hold in all graphs.
     pub RULES;
 
     /// c op x => x op c
-    any constant_right [add mul max mulacc cmpne and or xor] (u) {
+    Any constant_right [add mul max mulacc cmpne and or xor] (u) {
         let (a, b) = (&u.src()[0], &u.src()[1]);
         require(constant(a).is_some() && constant(b).is_none())?;
         let mut src = u.src().to_vec();
@@ -23,21 +22,21 @@ rules! {
     // ---- sums ----
 
     /// x + 0 => x
-    int add_zero [add] (u) {
+    Int add_zero [add] (u) {
         let (x, c) = right_constant(u)?;
         require(is_exact(x) && c.bits() == 0)?;
         Ok(x.clone())
     }
 
     /// x + -0.0 => x
-    float_exact add_minus_zero [add] (u) {
+    FloatExact add_minus_zero [add] (u) {
         let (x, c) = right_constant(u)?;
         require(x.dtype().is_float() && c == Scalar::identity(ReduceOp::Add, x.dtype()))?;
         Ok(x.clone())
     }
 
     /// (x + c) + d => x + (c + d)
-    int add_constants [add] (u) {
+    Int add_constants [add] (u) {
         require(is_exact(u))?;
         let (x, c, d) = two_constants(u)?;
         let sum = apply(&Op::Add, u.dtype(), &[c, d]);
@@ -45,7 +44,7 @@ rules! {
     }
 
     /// (x + c) + y => (x + y) + c, y + (x + c) => (y + x) + c
-    int add_constant_outwards [add] (u) {
+    Int add_constant_outwards [add] (u) {
         require(u.dtype().is_int())?;
         let (a, b) = (&u.src()[0], &u.src()[1]);
         require(constant(b).is_none())?;
@@ -57,7 +56,7 @@ rules! {
     }
 
     /// x + x * -1 => 0, x * -1 + x => 0
-    int sub_same [add] (u) {
+    Int sub_same [add] (u) {
         require(u.dtype().is_int())?;
         let (a, b) = (&u.src()[0], &u.src()[1]);
         require(negated(a) == Some(b) || negated(b) == Some(a))?;
@@ -67,21 +66,21 @@ rules! {
     // ---- products ----
 
     /// x * 1 => x
-    any mul_one [mul] (u) {
+    Any mul_one [mul] (u) {
         let (x, c) = right_constant(u)?;
         require(c == Scalar::one(u.dtype()))?;
         Ok(x.clone())
     }
 
     /// x * 0 => 0
-    int mul_zero [mul] (u) {
+    Int mul_zero [mul] (u) {
         let (x, c) = right_constant(u)?;
         require(is_exact(x) && c.bits() == 0)?;
         full(c, u)
     }
 
     /// (x * c) * d => x * (c * d)
-    int mul_constants [mul] (u) {
+    Int mul_constants [mul] (u) {
         require(is_exact(u))?;
         let (x, c, d) = two_constants(u)?;
         let product = apply(&Op::Mul, u.dtype(), &[c, d]);
@@ -89,21 +88,21 @@ rules! {
     }
 
     /// (x * -1) * -1 => x
-    float_exact mul_minus_one_twice [mul] (u) {
+    FloatExact mul_minus_one_twice [mul] (u) {
         require(u.dtype().is_float())?;
         let x = found(negated(found(negated(u))?))?;
         Ok(x.clone())
     }
 
     /// x / 1 => x
-    float_exact div_by_one [div] (u) {
+    FloatExact div_by_one [div] (u) {
         let (x, c) = right_constant(u)?;
         require(c == Scalar::one(u.dtype()))?;
         Ok(x.clone())
     }
 
     /// mulacc(x, 1, y) => x + y
-    any mulacc_one [mulacc] (u) {
+    Any mulacc_one [mulacc] (u) {
         let [x, c, y] = u.src() else { return Err(Miss::NoMatch) };
         require(constant(c) == Some(Scalar::one(u.dtype())))?;
         Ok(x.add(y)?)
@@ -112,27 +111,27 @@ rules! {
     // ---- maxima ----
 
     /// max(x, x) => x
-    any max_same [max] (u) {
+    Any max_same [max] (u) {
         require(u.src()[0] == u.src()[1])?;
         Ok(u.src()[0].clone())
     }
 
     /// max(x, least) => x
-    any max_least [max] (u) {
+    Any max_least [max] (u) {
         let (x, c) = right_constant(u)?;
         require(c == Scalar::identity(ReduceOp::Max, u.dtype()))?;
         Ok(x.clone())
     }
 
     /// max(max(x, c), d) => max(x, max(c, d))
-    any max_constants [max] (u) {
+    Any max_constants [max] (u) {
         let (x, c, d) = two_constants(u)?;
         let larger = apply(&Op::Max, u.dtype(), &[c, d]);
         Ok(x.maximum(&full(larger, u)?)?)
     }
 
     /// max(x, y) => x if x >= y by bounds, => y if y >= x
-    int max_decided [max] (u, bounds) {
+    Int max_decided [max] (u, bounds) {
         require(is_exact(u))?;
         let (a, b) = (&u.src()[0], &u.src()[1]);
         let (of_a, of_b) = (bounds.of(a), bounds.of(b));
@@ -146,54 +145,54 @@ rules! {
     // ---- bits ----
 
     /// x & 0 => 0
-    int and_zero [and] (u) {
+    Int and_zero [and] (u) {
         let (_, c) = right_constant(u)?;
         require(c.bits() == 0)?;
         full(c, u)
     }
 
     /// x & ones => x
-    int and_ones [and] (u) {
+    Int and_ones [and] (u) {
         let (x, c) = right_constant(u)?;
         require(c == all_ones(c))?;
         Ok(x.clone())
     }
 
     /// x | 0 => x, x ^ 0 => x
-    int or_zero [or xor] (u) {
+    Int or_zero [or xor] (u) {
         let (x, c) = right_constant(u)?;
         require(c.bits() == 0)?;
         Ok(x.clone())
     }
 
     /// x | ones => ones
-    int or_ones [or] (u) {
+    Int or_ones [or] (u) {
         let (_, c) = right_constant(u)?;
         require(c == all_ones(c))?;
         full(c, u)
     }
 
     /// x & x => x, x | x => x
-    int and_same [and or] (u) {
+    Int and_same [and or] (u) {
         require(u.src()[0] == u.src()[1])?;
         Ok(u.src()[0].clone())
     }
 
     /// x ^ x => 0
-    int xor_same [xor] (u) {
+    Int xor_same [xor] (u) {
         require(u.src()[0] == u.src()[1])?;
         full(Scalar::zero(u.dtype()), u)
     }
 
     /// (x op c) op d => x op (c op d) for &, | and ^
-    int bits_constants [and or xor] (u) {
+    Int bits_constants [and or xor] (u) {
         let (x, c, d) = two_constants(u)?;
         let joined = apply(u.op(), u.dtype(), &[c, d]);
         binary(u.op(), x, &full(joined, u)?)
     }
 
     /// x << 0 => x, x >> 0 => x
-    int shift_by_zero [shl shr] (u) {
+    Int shift_by_zero [shl shr] (u) {
         let (x, c) = right_constant(u)?;
         require(c.bits() == 0)?;
         Ok(x.clone())
@@ -202,14 +201,14 @@ rules! {
     // ---- conversions ----
 
     /// cast(x) => x if x has that dtype, bitcast(x) the same
-    any cast_same [cast bitcast] (u) {
+    Any cast_same [cast bitcast] (u) {
         let x = &u.src()[0];
         require(x.dtype() == u.dtype())?;
         Ok(x.clone())
     }
 
     /// cast(cast(x)) => cast(x) if the first loses nothing that the second keeps
-    any cast_cast [cast] (u) {
+    Any cast_cast [cast] (u) {
         let inner = &u.src()[0];
         require(matches!(inner.op(), Op::Cast(_)))?;
         let x = &inner.src()[0];

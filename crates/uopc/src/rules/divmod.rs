@@ -19,21 +19,20 @@ use super::{constant, full};
 use crate::ir::bounds::{Bounds, Interval};
 use crate::ir::{DType, Op, Scalar, UOp};
 use crate::rewrite::{Match, Miss, found, require};
-use crate::rules;
 
-rules! {
+rule_table! {
     /// Integer division in all graphs.
     pub RULES;
 
     /// x // 1 => x
-    int div_one [floordiv] (u) {
+    Int div_one [floordiv] (u) {
         let (x, c) = divided(u)?;
         require(c == 1)?;
         Ok(x.clone())
     }
 
     /// (x // a) // b => x // (a*b)
-    int div_of_div [floordiv] (u) {
+    Int div_of_div [floordiv] (u) {
         let (inner, b) = divided(u)?;
         require(*inner.op() == Op::FloorDiv)?;
         let (x, a) = divided(inner)?;
@@ -41,7 +40,7 @@ rules! {
     }
 
     /// (x % (a*b)) // b => (x // b) % a
-    int div_of_mod [floordiv] (u) {
+    Int div_of_mod [floordiv] (u) {
         let (inner, b) = divided(u)?;
         require(*inner.op() == Op::FloorMod)?;
         let (x, m) = divided(inner)?;
@@ -50,7 +49,7 @@ rules! {
     }
 
     /// (q*g + r) // c => q // (c/g) if g divides c and 0 <= r < g
-    int div_of_sum [floordiv] (u, bounds) {
+    Int div_of_sum [floordiv] (u, bounds) {
         let (x, c) = divided(u)?;
         let (g, q, _) = split(x, c, bounds)?;
         let quotient = q.build(u)?;
@@ -58,14 +57,14 @@ rules! {
     }
 
     /// x % c => x if 0 <= x < c by bounds
-    int mod_small [floormod] (u, bounds) {
+    Int mod_small [floormod] (u, bounds) {
         let (x, c) = divided(u)?;
         require(bounds.of(x).within(Interval { lo: 0, hi: c - 1 }))?;
         Ok(x.clone())
     }
 
     /// (x % (a*b)) % b => x % b
-    int mod_of_mod [floormod] (u) {
+    Int mod_of_mod [floormod] (u) {
         let (inner, b) = divided(u)?;
         require(*inner.op() == Op::FloorMod)?;
         let (x, m) = divided(inner)?;
@@ -74,7 +73,7 @@ rules! {
     }
 
     /// (q*g + r) % c => (q % (c/g)) * g + r if g divides c and 0 <= r < g
-    int mod_of_sum [floormod] (u, bounds) {
+    Int mod_of_sum [floormod] (u, bounds) {
         let (x, c) = divided(u)?;
         let (g, q, r) = split(x, c, bounds)?;
         if c == g {
@@ -87,7 +86,7 @@ rules! {
     }
 
     /// (x//d)%m * k + (x//(d*m))%n * (k*m) => (x//d)%(m*n) * k
-    int add_digits [add] (u) {
+    Int add_digits [add] (u) {
         require(u.dtype().is_int())?;
         let sum = found(Sum::of(u))?;
         require(sum.terms.iter().any(|(x, _)| *x.op() == Op::FloorMod))?;
@@ -105,12 +104,12 @@ rules! {
     }
 }
 
-rules! {
+rule_table! {
     /// Index arithmetic in loops.
     pub SCALAR_RULES;
 
     /// m[(x + y) * c] => m[x*c + y*c]
-    any index_flat [load store] (u) {
+    Any index_flat [load store] (u) {
         let index = &u.src()[1];
         let sum = found(Sum::of(index))?;
         require(sum.terms.len() > 1)?;

@@ -7,14 +7,13 @@ use super::{constant, full, is_exact};
 use crate::ir::scalar::apply;
 use crate::ir::{DType, Scalar, UOp};
 use crate::rewrite::{Miss, found, require};
-use crate::rules;
 
-rules! {
+rule_table! {
     /// Folding that holds in all graphs.
     pub RULES;
 
     /// op(c, d, ...) => its value
-    any fold_constants [
+    Any fold_constants [
         add max recip div exp2 log2 exp sqrt sin trunc mulacc cast bitcast where cmplt cmpne
         floordiv floormod and or xor shl shr
     ] (u) {
@@ -22,18 +21,18 @@ rules! {
     }
 
     /// c * d => its value
-    int fold_int_product [mul] (u) {
+    Int fold_int_product [mul] (u) {
         require(is_exact(u))?;
         full(value(u)?, u)
     }
 }
 
-rules! {
+rule_table! {
     /// Folding in shape graphs, where a sum may take the product unrounded.
     pub SHAPE_RULES;
 
     /// c * d => its value, if no bit of it is lost
-    float_exact fold_exact_product [mul] (u) {
+    FloatExact fold_exact_product [mul] (u) {
         require(u.dtype().is_float())?;
         let product = value(u)?;
         let (a, b) = (found(constant(&u.src()[0]))?, found(constant(&u.src()[1]))?);
@@ -42,12 +41,12 @@ rules! {
     }
 }
 
-rules! {
+rule_table! {
     /// Folding in loops, where each MUL rounds.
     pub SCALAR_RULES;
 
     /// c * d => its value, rounded
-    float_exact fold_product [mul] (u) {
+    FloatExact fold_product [mul] (u) {
         require(u.dtype().is_float())?;
         full(value(u)?, u)
     }

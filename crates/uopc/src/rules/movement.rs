@@ -4,14 +4,13 @@ use super::{constant, full};
 use crate::ir::shape::Shape;
 use crate::ir::{Op, Scalar, UOp};
 use crate::rewrite::{Match, Miss, found, require};
-use crate::rules;
 
-rules! {
+rule_table! {
     /// Movement in shape graphs.
     pub RULES;
 
     /// x of zero size => zeros
-    any empty_zero [
+    Any empty_zero [
         iota add mul max recip div exp2 log2 exp sqrt sin trunc mulacc cast bitcast where cmplt
         cmpne floordiv floormod and or xor shl shr reshape expand permute shrink stack index
         reduce scan argsort
@@ -21,12 +20,12 @@ rules! {
     }
 
     /// move(c) => c in the new shape
-    any move_constant [reshape expand permute shrink] (u) {
+    Any move_constant [reshape expand permute shrink] (u) {
         full(found(constant(&u.src()[0]))?, u)
     }
 
     /// x.reshape(x.shape) => x, the same for expand, permute and shrink that change nothing
-    any move_nothing [reshape expand permute shrink] (u) {
+    Any move_nothing [reshape expand permute shrink] (u) {
         let x = &u.src()[0];
         let moves = match u.op() {
             Op::Permute(order) => order.iter().enumerate().any(|(k, &p)| k != p as usize),
@@ -37,19 +36,19 @@ rules! {
     }
 
     /// x.reshape(a).reshape(b) => x.reshape(b)
-    any reshape_reshape [reshape] (u) {
+    Any reshape_reshape [reshape] (u) {
         let x = inner(u, |op| matches!(op, Op::Reshape(_)))?;
         Ok(x.reshape(u.shape())?)
     }
 
     /// x.expand(a).expand(b) => x.expand(b)
-    any expand_expand [expand] (u) {
+    Any expand_expand [expand] (u) {
         let x = inner(u, |op| matches!(op, Op::Expand(_)))?;
         Ok(x.expand(u.shape())?)
     }
 
     /// x.permute(p).permute(q) => x.permute(p[q])
-    any permute_permute [permute] (u) {
+    Any permute_permute [permute] (u) {
         let x = inner(u, |op| matches!(op, Op::Permute(_)))?;
         let (Op::Permute(p), Op::Permute(q)) = (u.src()[0].op(), u.op()) else {
             return Err(Miss::NoMatch);
@@ -59,7 +58,7 @@ rules! {
     }
 
     /// x.shrink(a).shrink(b) => x.shrink(a offset by b)
-    any shrink_shrink [shrink] (u) {
+    Any shrink_shrink [shrink] (u) {
         let x = inner(u, |op| matches!(op, Op::Shrink(_)))?;
         let (Op::Shrink(a), Op::Shrink(b)) = (u.src()[0].op(), u.op()) else {
             return Err(Miss::NoMatch);
@@ -71,26 +70,26 @@ rules! {
     }
 
     /// iota(1) => 0
-    int iota_one [iota] (u) {
+    Int iota_one [iota] (u) {
         require(u.shape()[0] == 1)?;
         full(Scalar::zero(u.dtype()), u)
     }
 
     /// stack(x) => x.reshape
-    any stack_one [stack] (u) {
+    Any stack_one [stack] (u) {
         require(u.src().len() == 1)?;
         Ok(u.src()[0].reshape(u.shape())?)
     }
 
     /// stack(c, c, ...) => c in that shape
-    any stack_constant [stack] (u) {
+    Any stack_constant [stack] (u) {
         let c = found(constant(&u.src()[0]))?;
         require(u.src().iter().all(|part| constant(part) == Some(c)))?;
         full(c, u)
     }
 
     /// stack(a, b, ...)[k] => the k-th, stack(a, b, ...)[k, i] => the k-th [i]
-    any index_stack [index] (u) {
+    Any index_stack [index] (u) {
         let (x, indices) = (&u.src()[0], &u.src()[1..]);
         require(*x.op() == Op::Stack)?;
         let k = found(constant(&indices[0]))?.as_i128();
@@ -102,7 +101,7 @@ rules! {
     }
 
     /// x[c, d, ...] => a shrink of x, or 0 where that is out of range
-    any index_constant [index] (u) {
+    Any index_constant [index] (u) {
         let (x, indices) = (&u.src()[0], &u.src()[1..]);
         let mut window: Vec<(usize, usize)> = x.shape().iter().map(|&n| (0, n)).collect();
         for (k, index) in indices.iter().enumerate() {

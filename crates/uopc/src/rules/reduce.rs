@@ -6,14 +6,13 @@ use crate::ir::op::{Fold, Op, ReduceOp};
 use crate::ir::scalar::apply;
 use crate::ir::{DType, Scalar, UOp};
 use crate::rewrite::{Miss, found, require};
-use crate::rules;
 
-rules! {
+rule_table! {
     /// Reductions in shape graphs.
     pub RULES;
 
     /// reduce of nothing => 0, 1 or the least value
-    any reduce_empty [reduce] (u) {
+    Any reduce_empty [reduce] (u) {
         let (op, count) = reduction(u)?;
         require(count == 0)?;
         let value = match op {
@@ -24,14 +23,14 @@ rules! {
     }
 
     /// reduce of one element => x.reshape; not for a chain, which turns -0.0 into 0.0
-    any reduce_one [reduce] (u) {
+    Any reduce_one [reduce] (u) {
         let (_, count) = reduction(u)?;
         require(count == 1 && matches!(u.op(), Op::Reduce { fold: Fold::Lanes, .. }))?;
         Ok(u.src()[0].reshape(u.shape())?)
     }
 
     /// sum of n equal c => n * c
-    int sum_constant [reduce] (u) {
+    Int sum_constant [reduce] (u) {
         let (op, count) = reduction(u)?;
         require(op == ReduceOp::Add && is_exact(u) && count < usize::MAX)?;
         let c = found(constant(&u.src()[0]))?;
@@ -43,14 +42,14 @@ rules! {
     }
 
     /// max of equal c => c
-    any max_constant [reduce] (u) {
+    Any max_constant [reduce] (u) {
         let (op, count) = reduction(u)?;
         require(op == ReduceOp::Max && count > 0)?;
         full(found(constant(&u.src()[0]))?, u)
     }
 
     /// reduce(reduce(x)) => reduce(x) for one op; of floats only the maximum
-    any reduce_reduce [reduce] (u) {
+    Any reduce_reduce [reduce] (u) {
         let inner = &u.src()[0];
         let (Op::Reduce { op: outer_op, n, .. }, Op::Reduce { op, n: m, .. }) =
             (u.op(), inner.op())

@@ -4,14 +4,13 @@ use super::{constant, full, is_exact, right_constant};
 use crate::ir::op::{Combine, Op};
 use crate::ir::{DType, Scalar, UOp};
 use crate::rewrite::{Miss, found, require};
-use crate::rules;
 
-rules! {
+rule_table! {
     /// Selection in all graphs.
     pub RULES;
 
     /// x => c if its bounds are c to c
-    int value_known [
+    Int value_known [
         add mul max mulacc floordiv floormod and or xor shl shr where cmplt cmpne cast
     ] (u, bounds) {
         require(is_exact(u) && u.src().iter().all(is_exact))?;
@@ -20,32 +19,32 @@ rules! {
     }
 
     /// x < x => false
-    any cmplt_same [cmplt] (u) {
+    Any cmplt_same [cmplt] (u) {
         require(u.src()[0] == u.src()[1])?;
         full(Scalar::from_bool(false), u)
     }
 
     /// x != false => x, x != true => x ^ true
-    int cmpne_truth [cmpne] (u) {
+    Int cmpne_truth [cmpne] (u) {
         let (x, c) = right_constant(u)?;
         require(x.dtype() == DType::Bool)?;
         if c.as_bool() { Ok(x.logical_not()?) } else { Ok(x.clone()) }
     }
 
     /// c ? a : b => a if c is true, => b if it is false
-    any where_constant [where] (u) {
+    Any where_constant [where] (u) {
         let c = found(constant(&u.src()[0]))?;
         Ok(u.src()[if c.as_bool() { 1 } else { 2 }].clone())
     }
 
     /// c ? a : a => a
-    any where_same_arms [where] (u) {
+    Any where_same_arms [where] (u) {
         require(u.src()[1] == u.src()[2])?;
         Ok(u.src()[1].clone())
     }
 
     /// c ? true : false => c, c ? false : true => c ^ true
-    int where_truth [where] (u) {
+    Int where_truth [where] (u) {
         require(u.dtype() == DType::Bool)?;
         let (a, b) = (found(constant(&u.src()[1]))?, found(constant(&u.src()[2]))?);
         require(a != b)?;
@@ -54,13 +53,13 @@ rules! {
     }
 
     /// c ^ true ? a : b => c ? b : a
-    any where_not [where] (u) {
+    Any where_not [where] (u) {
         let c = found(inverted(&u.src()[0]))?;
         Ok(c.where_(&u.src()[2], &u.src()[1])?)
     }
 
     /// c ? (c ? a : _) : b => c ? a : b, c ? a : (c ? _ : b) => c ? a : b
-    any where_nested [where] (u) {
+    Any where_nested [where] (u) {
         let (c, a, b) = (&u.src()[0], &u.src()[1], &u.src()[2]);
         let chosen = |arm: &UOp, k: usize| {
             (*arm.op() == Op::Where && arm.src()[0] == *c).then(|| arm.src()[k].clone())
@@ -72,12 +71,12 @@ rules! {
     }
 }
 
-rules! {
+rule_table! {
     /// Selection in loops.
     pub SCALAR_RULES;
 
     /// load(m, i, true) => load(m, i), load(m, i, false) => 0
-    any load_gate_known [load] (u) {
+    Any load_gate_known [load] (u) {
         let [memory, index, gate] = u.src() else {
             return Err(Miss::NoMatch);
         };
@@ -89,7 +88,7 @@ rules! {
     }
 
     /// store(m, i, x, true) => store(m, i, x)
-    any store_gate_true [store] (u) {
+    Any store_gate_true [store] (u) {
         let Op::Store { combine, gated: true } = *u.op() else {
             return Err(Miss::NoMatch);
         };

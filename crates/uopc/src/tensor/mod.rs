@@ -53,7 +53,7 @@ pub use backward::{NoGrad, no_grad};
 pub use index::{Slice, Slices};
 pub use operand::Operand;
 pub use random::Generator;
-pub use realize::with_engine;
+pub use realize::{EnteredEngine, enter_engine, with_engine};
 
 use history::Tape;
 

@@ -31,7 +31,7 @@ impl Tensor {
         let rest: Vec<usize> = rest.collect();
         let known = Shape::new(&rest).numel();
         let several = dims.iter().filter(|&&d| d == -1).count() > 1;
-        if several || known == 0 || self.numel() % known != 0 {
+        if several || known == 0 || !self.numel().is_multiple_of(known) {
             let (from, n) = (self.shape(), self.numel());
             let message =
                 format!("{from} has {n} elements, from which {dims:?} can't be filled in");

@@ -29,14 +29,23 @@ thread_local! {
 /// Runs `f` with all that it computes on this thread going through that engine, with its plans,
 /// counters and settings, instead of the process's.
 pub fn with_engine<R>(engine: &Arc<Engine>, f: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Arc<Engine>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            ENGINE.set(self.0.take());
-        }
-    }
-    let _restore = Restore(ENGINE.replace(Some(engine.clone())));
+    let _entered = enter_engine(engine);
     f()
+}
+
+/// [`with_engine`] until the returned guard is dropped.
+pub fn enter_engine(engine: &Arc<Engine>) -> EnteredEngine {
+    EnteredEngine(ENGINE.replace(Some(engine.clone())))
+}
+
+/// Restores the former engine when dropped; see [`enter_engine`].
+#[must_use]
+pub struct EnteredEngine(Option<Arc<Engine>>);
+
+impl Drop for EnteredEngine {
+    fn drop(&mut self) {
+        ENGINE.set(self.0.take());
+    }
 }
 
 /// What a run gives: one memory a root, and the interior values kept for gradients.

@@ -18,7 +18,7 @@ const LARGEST: usize = 400;
 /// The graph of a seed, always the same.
 pub fn generate(seed: u64) -> Case {
     let mut g = Generator {
-        rng: SmallRng::seed_from_u64(seed ^ 0x5eed_0f_9aff),
+        rng: SmallRng::seed_from_u64(seed ^ 0x005e_ed0f_9aff),
         pool: Vec::new(),
         slots: Vec::new(),
     };

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub mod functions;
+
 use std::sync::Arc;
 
 use uopc::Tensor;
@@ -9,11 +11,20 @@ use uopc::compile::{self, Engine};
 use uopc::debug::Settings;
 use uopc::ir::UOp;
 use uopc::pass::pipeline::Lowered;
-use uopc::tensor::with_engine;
+use uopc::tensor::{EnteredEngine, enter_engine, with_engine};
+
+fn engine() -> Arc<Engine> {
+    Arc::new(Engine::new(Settings::default()).unwrap())
+}
+
+/// From here to the end of the test: plans of its own and no disk cache.
+pub fn own_engine() -> EnteredEngine {
+    enter_engine(&engine())
+}
 
 /// Runs a test with plans and counters of its own and without a disk cache.
 pub fn with_own_engine<R>(f: impl FnOnce(&Engine) -> R) -> R {
-    let engine = Arc::new(Engine::new(Settings::default()).unwrap());
+    let engine = engine();
     with_engine(&engine, || f(&engine))
 }
 

@@ -276,7 +276,7 @@ impl Nest {
         let lanes = self.plan_block(extents, BLOCK, &mul(&block, BLOCK)?, &loops, low)?;
         let first = lanes.load(&zero, None)?;
         self.then(&loops, partial.store(&block, &[first], Combine::Set, None)?)?;
-        if count % BLOCK > 0 {
+        if !count.is_multiple_of(BLOCK) {
             let at = constant((count / BLOCK) as i64, low.index_dtype);
             let lanes = self.plan_block(extents, count % BLOCK, &mul(&at, BLOCK)?, &[], low)?;
             let last = lanes.load(&zero, None)?;
@@ -299,7 +299,7 @@ impl Nest {
         let lanes = low.local(Space::Reg, self.dtype, width);
         let inner = extents.last().copied().unwrap_or(1);
         let total: usize = extents.iter().product();
-        if total == count && inner % LANES == 0 {
+        if total == count && inner.is_multiple_of(LANES) {
             // Rows of whole vectors: a loop for each axis, and no division.
             let (mut ranges, mut at) = (around.to_vec(), Vec::new());
             for &extent in &extents[..extents.len() - 1] {
@@ -320,7 +320,7 @@ impl Nest {
                 let at = along(extents, &k, low)?;
                 self.push(ranges, at, &lanes, &lane);
             }
-            if count % LANES > 0 {
+            if !count.is_multiple_of(LANES) {
                 let lane = low.axis(count % LANES, Exec::Unroll)?;
                 let k = sum(&add(base, (steps * LANES) as i64)?, &lane)?;
                 let ranges = [around, &only_loops(&[&lane])[..]].concat();
