@@ -107,7 +107,7 @@ impl Chains {
         let mut n: usize = from.iter().product();
         let mut to = vec![1; self.random.random_range(1..=4)];
         for prime in [2, 3, 5] {
-            while n % prime == 0 {
+            while n.is_multiple_of(prime) {
                 n /= prime;
                 let axis = self.random.random_range(0..to.len());
                 to[axis] *= prime;
