@@ -331,7 +331,7 @@ fn attention_forward() {
         let v = slot(2, &[HEADS, POSITIONS, WIDTH])?;
         let out = product(&p, &transpose(&v)?)?.div(&repeat(&sum, 2, WIDTH)?)?;
         let log2 = sum.log2()?;
-        let lse = top.add(&log2.mul(&constant(&log2, 0.6931472)?)?)?;
+        let lse = top.add(&log2.mul(&constant(&log2, std::f32::consts::LN_2)?)?)?;
         Ok(vec![(3, out), (4, lse)])
     }
     let outputs = outputs().expect("the graph is well typed");

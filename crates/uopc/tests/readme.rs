@@ -4,8 +4,8 @@
 use uopc::{Result, Tensor};
 
 fn main() -> Result<()> {
-    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], &[3])?.requires_grad()?;
-    let y = Tensor::from_slice(&[10.0f32, 20.0, 30.0], &[3])?;
+    let x = Tensor::from_slice(&[1.0f32, 2.0, 3.0], [3])?.requires_grad()?;
+    let y = Tensor::from_slice(&[10.0f32, 20.0, 30.0], [3])?;
     let loss = (&x * &y + &x).sum(..)?;
     loss.backward(&[&x])?;
     let gradient = x.grad().expect("backward left one");

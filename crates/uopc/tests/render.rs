@@ -184,7 +184,7 @@ fn compiled_kernels_compute() {
     let a = Storage::from_slice(&[-1.0, 1.0 + e, 0.0, 0.0]).unwrap();
     let b = Storage::from_slice(&[1.0, 1.0 - e, 0.0, 0.0]).unwrap();
     let y = bench.memory(&[0.0f64]);
-    let args = [Place::Shared(&*a), Place::Shared(&b), Place::whole(&y)];
+    let args = [Place::Shared(&a), Place::Shared(&b), Place::whole(&y)];
     run("chain.uir", &args, None);
     assert_eq!(y.share().to_vec::<f64>(), [-e * e]);
 
@@ -221,7 +221,7 @@ fn compiled_kernels_compute() {
     let scratch = bench.device.allocate(bytes).unwrap();
     let x4 = Storage::from_slice(&[1.0f32, 2.0, 3.0, 4.0]).unwrap();
     let y = bench.memory(&[0.0f32; 4]);
-    let args = [Place::Shared(&*x4), Place::whole(&y)];
+    let args = [Place::Shared(&x4), Place::whole(&y)];
     run("scratch.uir", &args, Some(&scratch));
     assert_eq!(y.share().to_vec::<f32>(), [4.0, 3.0, 2.0, 1.0]);
 }
@@ -234,7 +234,7 @@ fn maximum_lets_nan_win() {
     let k = Storage::from_slice(&[i64::MAX, 2, 1, 1, 1, 1]).unwrap();
     let (m, p) = (bench.memory(&[0.0f32]), bench.memory(&[0i64]));
     let args = [
-        Place::Shared(&*x),
+        Place::Shared(&x),
         Place::Shared(&k),
         Place::whole(&m),
         Place::whole(&p),
@@ -251,7 +251,7 @@ fn launches_refuse_arguments_that_do_not_fit() {
     let x = Storage::from_slice(&[1.0f32, 2.0, 3.0]).unwrap();
     let (y, short) = (bench.memory(&[0.0f32; 3]), bench.memory(&[0.0f32; 2]));
     for (args, why) in [
-        (vec![Place::Shared(&*x)], "one argument a parameter"),
+        (vec![Place::Shared(&x)], "one argument a parameter"),
         (
             vec![Place::Shared(&x), Place::whole(&short)],
             "data1 has 12 bytes, not 8",

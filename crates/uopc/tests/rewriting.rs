@@ -183,9 +183,9 @@ fn what_a_rule_builds_is_rewritten_too() {
 #[test]
 fn a_trace_shows_each_firing_before_and_after() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = Some(folder.path().join("made").join("on demand"));
+    let trace = folder.path().join("made").join("on demand");
     let settings = Settings {
-        trace: trace.clone(),
+        trace: Some(trace.clone()),
         ..Settings::default()
     };
     // A sum far below: the text shows what is near the product and cuts the rest off.
@@ -197,7 +197,7 @@ fn a_trace_shows_each_firing_before_and_after() {
     let graph = verify::shape_graph(vec![root.clone()]).unwrap();
     simplify_shapes(&graph, &settings).unwrap();
 
-    let files: Vec<_> = fs::read_dir(trace.unwrap()).unwrap().collect();
+    let files: Vec<_> = fs::read_dir(trace).unwrap().collect();
     assert_eq!(files.len(), 1);
     let path = files[0].as_ref().unwrap().path();
     assert!(path.to_str().unwrap().ends_with("-simplify.jsonl"));

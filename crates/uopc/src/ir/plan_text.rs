@@ -30,7 +30,7 @@ impl Plan {
     /// The plan as text.
     ///
     /// # Errors
-    /// When it breaks a rule of [`verify::plan`].
+    /// When it breaks a rule of [`verify::plan()`].
     pub fn to_uir(&self) -> Result<String> {
         let roots = self.to_uops()?;
         let reasons = self.buffers.iter().map(|b| b.reason.clone());
@@ -58,7 +58,7 @@ impl Plan {
     /// The plan as three roots: buffers, calls, outputs.
     ///
     /// # Errors
-    /// When it breaks a rule of [`verify::plan`].
+    /// When it breaks a rule of [`verify::plan()`].
     pub fn to_uops(&self) -> Result<Vec<UOp>> {
         verify::plan(self)?;
         let buffers = self.buffer_nodes();

@@ -75,7 +75,7 @@ pub const PASSES: &[PassInfo] = &[
 /// Checks that the names in the settings are those of rules and passes.
 ///
 /// # Errors
-/// [`Error::Setting`](crate::Error::Setting), listing the names that exist.
+/// [`Error::Setting`], listing the names that exist.
 pub fn check_names(settings: &Settings) -> Result<()> {
     let rules: Vec<&str> = rules::all().iter().map(|r| r.name).collect();
     let passes: Vec<&str> = PASSES.iter().map(|p| p.name).collect();

@@ -7,7 +7,7 @@
 //!   consumers.
 //! - What a chain sums must stay the same. A REDUCE with `fold=chain` does not round the product
 //!   below it, so in shape graphs a float MUL is folded or removed only if it is exact, and
-//!   [`keeps_chain_products`] refuses sources that would show a chain another product. In scalar
+//!   `keeps_chain_products` refuses sources that would show a chain another product. In scalar
 //!   graphs contractions are MULACC, and a MUL is nothing special.
 //! - Operands keep the order in which they were written, but for constants, which stand on the
 //!   right of commutative ops.
