@@ -87,9 +87,10 @@ fn the_variance_of_a_constant_is_zero() {
             let x = Tensor::from_slice(&vec![value; n], [n]).unwrap();
             assert_eq!(x.var(..).unwrap().item().unwrap(), 0.0, "{value} {n}");
         }
-        // 0.1 is no binary fraction, so sums of 256 in a lane are rounded; the mean is off by one in
-        // a million at most, 1e-7.
+        // 0.1 is no binary fraction. A lane adds 256 of it one after the other, each sum rounded
+        // the same way: the mean is off by less than 1e-5 of itself, and the variance by the
+        // square of that.
         let x = Tensor::from_slice(&vec![0.1f32; 100_000], [100_000]).unwrap();
-        assert!(x.var(..).unwrap().item().unwrap() < 1e-14);
+        assert!(x.var(..).unwrap().item().unwrap() < 1e-12);
     });
 }
