@@ -40,7 +40,7 @@ variables! {
     UOPC_DUMP: "after:<pass> or all", "nothing",
         "print the graph after a pass, or after each, to stderr";
     UOPC_VERIFY: "0 or 1", "1 in debug builds, else 0",
-        "check each form between passes";
+        "check plans, too, after the pass that makes them; all other forms are always checked";
     UOPC_TIME: "0 or 1", "0",
         "report the time that each pass took";
     UOPC_TRACE: "a folder", "none",
@@ -50,7 +50,7 @@ variables! {
     UOPC_FUEL: "a whole number", "no limit",
         "in each simplification stop after that many rules have fired, to find a wrong one by halving";
     UOPC_SCHEDULE: "default or plain", "default",
-        "plain keeps scalar loops without anything clever";
+        "plain keeps scalar loops without anything clever; today so does default";
     UOPC_DEVICE: "auto, c or interp", "auto",
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
     UOPC_SHARED: "required", "not set",

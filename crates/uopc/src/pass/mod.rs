@@ -15,7 +15,7 @@ use std::time::Instant;
 use crate::debug::{Dump, Settings};
 use crate::error::{Error, Result};
 use crate::ir::form::{Kernel, LoopGraph, Plan, Program, ShapeGraph};
-use crate::ir::{UOp, print};
+use crate::ir::{UOp, print, verify};
 use crate::rules;
 
 use kernelize::Kernelized;
@@ -100,6 +100,10 @@ pub trait Form {
     fn text(&self) -> String;
     /// How many nodes there are, for timings.
     fn nodes(&self) -> usize;
+    /// The rules of the form that its constructor has not checked already.
+    fn verify(&self) -> Result<()> {
+        Ok(())
+    }
 }
 
 fn count(roots: &[UOp]) -> usize {
@@ -135,6 +139,9 @@ impl Form for Plan {
     fn nodes(&self) -> usize {
         self.kernels.iter().map(Form::nodes).sum()
     }
+    fn verify(&self) -> Result<()> {
+        verify::plan(self)
+    }
 }
 
 impl Form for Kernelized {
@@ -143,6 +150,9 @@ impl Form for Kernelized {
     }
     fn nodes(&self) -> usize {
         self.plan.nodes()
+    }
+    fn verify(&self) -> Result<()> {
+        self.plan.verify()
     }
 }
 
@@ -155,8 +165,12 @@ impl<T: Form, M> Form for (T, M) {
     }
 }
 
-/// Runs one pass: times it and prints its result if the settings ask for that. Every form is
-/// verified where it is made, by the constructors of `ir::verify`.
+/// Runs one pass: checks, times and prints its result if the settings ask for that. Graphs are
+/// verified where they are made, by the constructors of `ir::verify`, whatever the settings; what
+/// is left is checked here.
+///
+/// # Panics
+/// When the result breaks a rule of its form, which is a mistake in the pass.
 fn step<I: Form, O: Form>(
     name: &'static str,
     settings: &Settings,
@@ -165,6 +179,12 @@ fn step<I: Form, O: Form>(
 ) -> Result<O> {
     let started = Instant::now();
     let output = run()?;
+    if settings.verify
+        && let Err(broken) = output.verify()
+    {
+        let (before, after) = (input.text(), output.text());
+        panic!("{name}: {broken}\n; before {name}\n{before}\n; after {name}\n{after}");
+    }
     if settings.time {
         let micros = started.elapsed().as_secs_f64() * 1e6;
         let (before, after) = (input.nodes(), output.nodes());
