@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long = "slot", value_name = "N=VALUES")]
     slots: Vec<String>,
     /// Decides the random inputs
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true, value_parser = whole::<u64>)]
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = whole::<u64>)]
     seed: u64,
     /// Print all elements, however many there are
     #[arg(long)]

@@ -41,16 +41,16 @@ pub struct Args {
     #[arg(value_enum, hide_possible_values = true)]
     task: Task,
     /// How often to go through the training set [default: 40]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = at_least_one)]
     epochs: Option<u64>,
     /// Images a step looks at [default: 32]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<usize>)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<usize>)]
     batch_size: Option<usize>,
     /// Learning rate [default: 0.004]
-    #[arg(long, value_name = "RATE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     lr: Option<f64>,
     /// Decides the first weights and the order of images [default: 0]
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = whole::<u64>)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// The folder of the run [default: runs/digits-N with the next free N]
     #[arg(long, value_name = "DIR")]
@@ -95,9 +95,10 @@ pub fn train(args: &Args, out: &mut dyn Write) -> Result<()> {
         let Config {
             epochs,
             batch_size,
-            lr,
             seed,
+            ..
         } = &config;
+        let lr = config.rate();
         writeln!(
             out,
             "digits: {ARCHITECTURE}, AdamW, {epochs} epochs, batches of {batch_size}, learning \

@@ -247,11 +247,9 @@ fn done_unless_stopped<T>(result: Result<T>, stop: &dyn Fn() -> bool) -> Result<
 /// Draws the course of the run.
 fn draw(config: &Config, folder: &RunFolder, points: &[plot::Point]) -> Result<()> {
     let Config {
-        batch_size,
-        lr,
-        seed,
-        ..
+        batch_size, seed, ..
     } = config;
+    let lr = config.rate();
     let subtitle =
         format!("{ARCHITECTURE}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}");
     plot::save(points, "Handwritten digits", &subtitle, folder.path())

@@ -49,10 +49,20 @@ impl Config {
         }
     }
 
+    /// The learning rate as it is shown: one of 300 digits has an exponent.
+    pub fn rate(&self) -> String {
+        let lr = self.lr;
+        match lr.abs() {
+            size if size != 0.0 && !(1e-6..1e9).contains(&size) => format!("{lr:e}"),
+            _ => lr.to_string(),
+        }
+    }
+
     /// The number that makes no sense, by its key in the record, and what would.
     fn problem(&self) -> Result<Option<(&'static str, String)>> {
         let (lr, size) = (self.lr, self.batch_size);
         if !(lr.is_finite() && lr > 0.0) {
+            let lr = self.rate();
             let text = format!("{lr}: use a number above 0, such as 0.004");
             return Ok(Some(("lr", text)));
         }

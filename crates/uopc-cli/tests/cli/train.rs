@@ -234,6 +234,18 @@ fn arguments_that_make_no_sense_are_refused() {
             "--lr -1: use a number above 0, such as 0.004",
         ),
         (
+            &["--lr", "-1e-300"],
+            "--lr -1e-300: use a number above 0, such as 0.004",
+        ),
+        (
+            &["--lr", "-inf"],
+            "--lr -inf: use a number above 0, such as 0.004",
+        ),
+        (
+            &["--lr", "0"],
+            "--lr 0: use a number above 0, such as 0.004",
+        ),
+        (
             &["--lr", "nan"],
             "--lr NaN: use a number above 0, such as 0.004",
         ),
