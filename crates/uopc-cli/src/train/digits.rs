@@ -286,10 +286,16 @@ impl Trainer {
             LOSS_SUM.to_string(),
             Tensor::from_slice(&[self.loss_sum], ())?,
         ));
-        all.push((
-            SEED.to_string(),
-            Tensor::from_slice(&[self.config.seed], ())?,
-        ));
+        let Config {
+            batch_size,
+            lr,
+            seed,
+            ..
+        } = self.config;
+        for (name, number) in [(SEED, seed), (BATCH, batch_size as u64)] {
+            all.push((name.to_string(), Tensor::from_slice(&[number], ())?));
+        }
+        all.push((RATE.to_string(), Tensor::from_slice(&[lr], ())?));
         // The model comes first: a checkpoint never claims more than the model's file has.
         self.model.save(folder.file(MODEL))?;
         safetensors::save(folder.file(CHECKPOINT), &all)?;
@@ -300,7 +306,7 @@ impl Trainer {
     ///
     /// # Errors
     /// When the checkpoint can't be read or is none of such a run, and when the record has got
-    /// another seed since.
+    /// other arguments since.
     pub fn restore(&mut self, folder: &RunFolder) -> Result<()> {
         let path = folder.file(CHECKPOINT);
         let saved = safetensors::load(&path)?;
@@ -319,6 +325,29 @@ impl Trainer {
             }
             Ok(t)
         };
+        // An edited record would make a run that no arguments describe.
+        let record = folder.file(RECORD);
+        let changed = |key: &str, is: String, began: String| {
+            Failure::failed(format!(
+                "{}: `{key}` is {is}, but the run began with {began}; put that back",
+                record.display()
+            ))
+        };
+        let whole = [
+            (SEED, self.config.seed),
+            (BATCH, self.config.batch_size as u64),
+        ];
+        for (name, is) in whole {
+            let began = find(name, DType::U64, &[])?.to_vec::<u64>()?[0];
+            if began != is {
+                let key = name.trim_start_matches(PROGRESS);
+                return Err(changed(key, is.to_string(), began.to_string()));
+            }
+        }
+        let (lr, began) = (self.config.lr, find(RATE, DType::F64, &[])?.item()?);
+        if began != lr {
+            return Err(changed("lr", lr.to_string(), began.to_string()));
+        }
         let counters = find(COUNTERS, DType::U64, &[2])?.to_vec::<u64>()?;
         let (epochs_done, steps_done) = (counters[0], counters[1]);
         if epochs_done == u64::MAX {
@@ -330,15 +359,6 @@ impl Trainer {
             let steps = self.steps();
             return Err(wrong(format!(
                 "step {steps_done} of an epoch of {steps} steps"
-            )));
-        }
-        let seed = find(SEED, DType::U64, &[])?.to_vec::<u64>()?;
-        if seed != [self.config.seed] {
-            return Err(Failure::failed(format!(
-                "{}: `seed` is {}, but the run began with {}; put that back",
-                folder.file(RECORD).display(),
-                self.config.seed,
-                seed[0]
             )));
         }
         let loss_sum = find(LOSS_SUM, DType::F64, &[])?.item()?;
@@ -370,11 +390,14 @@ impl Trainer {
 /// Beginnings and names of a checkpoint's entries.
 const WEIGHTS: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
+const PROGRESS: &str = "progress.";
 /// Epochs done and steps done of the next one.
 const COUNTERS: &str = "progress.counters";
 const LOSS_SUM: &str = "progress.loss_sum";
-/// The seed of the run, which decides the order of the epochs to come.
+/// The arguments on which the steps to come depend.
 const SEED: &str = "progress.seed";
+const BATCH: &str = "progress.batch_size";
+const RATE: &str = "progress.lr";
 
 fn prefixed(prefix: &str, tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
     let named = |(name, t)| (format!("{prefix}{name}"), t);

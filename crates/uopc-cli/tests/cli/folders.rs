@@ -12,6 +12,7 @@ use uopc::Tensor;
 use uopc::io::safetensors;
 use uopc_cli::failure::Failure;
 use uopc_cli::train::folder::{CHECKPOINT, LOG, MODEL, RECORD, RunFolder};
+use uopc_cli::train::record::Config;
 use uopc_cli::train::{Event, Outcome, run};
 
 /// A brief run with more arguments.
@@ -197,7 +198,7 @@ fn records_that_were_edited_are_named() {
         move |record: &mut Value| record["arguments"][key] = value.clone()
     };
     type Change = Box<dyn Fn(&mut Value)>;
-    let changes: [(Change, &str); 3] = [
+    let changes: [(Change, &str); 5] = [
         (
             Box::new(arguments("lr", json!(-1.0))),
             "`lr` is -1: use a number above 0, such as 0.004",
@@ -207,13 +208,23 @@ fn records_that_were_edited_are_named() {
             "`batch_size` is 0: there are 1437 images to train with; use 1 to 1437",
         ),
         (
+            Box::new(arguments("lr", json!(0.5))),
+            "`lr` is 0.5, but the run began with 0.004; put that back",
+        ),
+        (
+            Box::new(arguments("batch_size", json!(401))),
+            "`batch_size` is 401, but the run began with 400; put that back",
+        ),
+        (
             Box::new(|record| record["seed"] = json!(3)),
             "`seed` is 3, but the run began with 0; put that back",
         ),
     ];
     for (change, text) in changes {
         edit(&folder, change);
-        let found = more(&place, &["--resume", "run", "--epochs", "2"]);
+        let found = place.uopc(&[
+            "train", "digits", "--json", "--resume", "run", "--epochs", "2",
+        ]);
         refused(&found, 1, &format!("run/run.json: {text}"));
         fs::write(folder.join(RECORD), &good).unwrap();
     }
@@ -227,4 +238,24 @@ fn records_that_were_edited_are_named() {
     fs::write(folder.join(LOG), log).unwrap();
     let rest = more(&place, &["--resume", "run", "--epochs", "2"]).ok();
     assert_eq!(bits(&rest)[0]["epoch"], 2);
+}
+
+/// A run goes on with the very rate that it began with, not with a neighbour.
+#[test]
+fn a_record_keeps_every_bit_of_the_rate() {
+    let place = Place::new();
+    let folder = RunFolder::named(&place.path("run")).unwrap();
+    let mut bits = 0.004f64.to_bits();
+    for k in 0..300 {
+        // Rates between 1e-6 and 1 with all of their digits.
+        bits = bits
+            .wrapping_mul(0x5851_f42d_4c95_7f2d)
+            .wrapping_add(0x1405_7b7e_f767_814f);
+        let config = Config {
+            lr: (bits >> 11) as f64 / (1u64 << 53) as f64 / f64::from(1 << (k % 20)),
+            ..brief(1)
+        };
+        config.write(&folder).unwrap();
+        assert_eq!(Config::read(&folder).unwrap(), config);
+    }
 }

@@ -345,7 +345,7 @@ fn damaged_models_are_refused() {
     fs::write(place.path("run").join(CHECKPOINT), &good).unwrap();
     let found = place.uopc(&[&BRIEF[..], &["--resume", "run", "--epochs", "2"]].concat());
     let text = "error: run/checkpoint.safetensors: no checkpoint of the digits: it has no tensor \
-        progress.counters\n";
+        progress.seed\n";
     assert_eq!((found.code, &found.stderr[..]), (1, text));
 }
 
