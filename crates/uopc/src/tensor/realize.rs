@@ -24,8 +24,20 @@ use crate::ir::op::BufferId;
 use crate::runtime::Storage;
 
 thread_local! {
-    /// The engines that were entered and not left, the one in use last, and the next number.
-    static ENGINES: RefCell<(Vec<(u64, Arc<Engine>)>, u64)> = const { RefCell::new((Vec::new(), 0)) };
+    static ENTERED: RefCell<Stack> = const {
+        RefCell::new(Stack {
+            engines: Vec::new(),
+            next: 0,
+        })
+    };
+}
+
+/// The engines that a thread has entered and not left.
+struct Stack {
+    /// Each with the number of its guard. The last one is in use.
+    engines: Vec<(u64, Arc<Engine>)>,
+    /// The number of the next guard.
+    next: u64,
 }
 
 /// Runs `f` with all that it computes on this thread going through that engine, with its plans,
@@ -37,10 +49,10 @@ pub fn with_engine<R>(engine: &Arc<Engine>, f: impl FnOnce() -> R) -> R {
 
 /// [`with_engine`] until the returned guard is dropped.
 pub fn enter_engine(engine: &Arc<Engine>) -> EnteredEngine {
-    let entry = ENGINES.with_borrow_mut(|(engines, next)| {
-        let entry = *next;
-        *next += 1;
-        engines.push((entry, engine.clone()));
+    let entry = ENTERED.with_borrow_mut(|stack| {
+        let entry = stack.next;
+        stack.next += 1;
+        stack.engines.push((entry, engine.clone()));
         entry
     });
     EnteredEngine {
@@ -60,9 +72,10 @@ pub struct EnteredEngine {
 
 impl Drop for EnteredEngine {
     fn drop(&mut self) {
-        let left = ENGINES.with_borrow_mut(|(engines, _)| {
-            let at = engines.iter().position(|(entry, _)| *entry == self.entry)?;
-            Some(engines.remove(at))
+        let left = ENTERED.with_borrow_mut(|stack| {
+            let mut entries = stack.engines.iter();
+            let at = entries.position(|(entry, _)| *entry == self.entry)?;
+            Some(stack.engines.remove(at))
         });
         // The engine may end here, and does so after the borrow.
         drop(left);
@@ -93,7 +106,7 @@ fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
         tape_leaves: &tape_leaves,
         ..RealizeOptions::default()
     };
-    let chosen = ENGINES.with_borrow(|(engines, _)| engines.last().map(|(_, e)| e.clone()));
+    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
     let realized = match &chosen {
         Some(engine) => engine.realize(&all, &options)?,
         None => Engine::global()?.realize(&all, &options)?,
