@@ -58,7 +58,8 @@ impl Form {
     }
 }
 
-/// Reads the file, or standard input for `-`.
+/// Reads the file, or standard input for `-`. A byte order mark, which some editors put in front
+/// of a text, is no part of it.
 ///
 /// # Errors
 /// A file that can't be read or is no UTF-8, with its name.
@@ -69,14 +70,20 @@ pub fn read(path: &Path) -> Result<Source> {
         io::stdin()
             .read_to_string(&mut text)
             .map_err(|e| Failure::file(Path::new(&name), "can't read", &e))?;
-        return Ok(Source { name, text });
+        return Ok(Source::new(name, text));
     }
     let text = fs::read_to_string(path).map_err(|e| Failure::file(path, "can't read", &e))?;
-    let name = path.display().to_string();
-    Ok(Source { name, text })
+    Ok(Source::new(path.display().to_string(), text))
 }
 
 impl Source {
+    fn new(name: String, mut text: String) -> Source {
+        if text.starts_with('\u{feff}') {
+            text.remove(0);
+        }
+        Source { name, text }
+    }
+
     /// The graph that the text holds.
     ///
     /// # Errors

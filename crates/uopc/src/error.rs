@@ -106,13 +106,34 @@ fn at(site: &Option<Site>) -> String {
     site.map_or(String::new(), |site| format!(" (at {site})"))
 }
 
+/// How many characters of a line an excerpt shows on either side of its column.
+const AROUND: usize = 60;
+
 /// The line in question with a caret under the column, both behind a margin that holds the
-/// line's number.
+/// line's number. Of a long line only the surroundings of the column are shown.
 fn excerpt(name: &str, line: usize, column: usize, text: &str) -> String {
     let number = format!("{line:>2}");
     let margin = " ".repeat(number.len());
-    let space = " ".repeat(column.saturating_sub(1));
+    let before = column.saturating_sub(1);
+    let (mut shown, mut indent) = (String::new(), before);
+    // A line of twice the length is shown whole: nothing is gained by cutting a few characters.
+    match text.chars().nth(4 * AROUND) {
+        None => shown += text,
+        Some(_) => {
+            let first = before.saturating_sub(AROUND);
+            if first > 0 {
+                shown += "...";
+                indent = before - first + 3;
+            }
+            let mut rest = text.chars().skip(first);
+            shown.extend(rest.by_ref().take(2 * AROUND));
+            if rest.next().is_some() {
+                shown += "...";
+            }
+        }
+    }
+    let space = " ".repeat(indent);
     format!(
-        "{margin}--> {name}:{line}:{column}\n{margin} |\n{number} | {text}\n{margin} | {space}^"
+        "{margin}--> {name}:{line}:{column}\n{margin} |\n{number} | {shown}\n{margin} | {space}^"
     )
 }

@@ -289,3 +289,35 @@ fn sums_over_all_axes_at_once_and_by_steps_agree_with_their_fold() {
     let data: Vec<f32> = (0..15).map(|k| k as f32).collect();
     assert_eq!(run(&engine(), &[all], &[(0, data)]), [[105.0]]);
 }
+
+/// Sizes that overflow on the way are refused, whatever they would wrap to.
+#[test]
+fn absurd_paddings_joins_and_slots_are_refused() {
+    let x = slot(0, &[2]);
+    for padding in [(usize::MAX, 1), (1 << 62, 1 << 62), (usize::MAX / 2, 5)] {
+        let error = pad(&x, &[padding]).unwrap_err().to_string();
+        assert!(
+            error.starts_with("pad: axis 0 of (2,) would become longer than"),
+            "{error}"
+        );
+    }
+    let long = x.shrink(&[(0, 1)]).unwrap().expand(&[1 << 62]).unwrap();
+    let error = cat(&[long.clone(), long.clone(), long], 0)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("cat: axis 0 of (4611686018427387904,)"),
+        "{error}"
+    );
+    let last = UOp::slot(u32::MAX, DType::F32, 3).exp().unwrap();
+    let error = compile::lower(&[last], None, &Settings::default())
+        .err()
+        .unwrap()
+        .to_string();
+    assert_eq!(
+        error,
+        "kernelize: slot 4294967295 leaves no number for the output"
+    );
+    let vast = UOp::slot(0, DType::F32, 1 << 62).exp().unwrap();
+    assert!(compile::listing(&[vast], None, &Settings::default()).is_ok());
+}

@@ -43,7 +43,7 @@ pub fn eval(args: &Args, out: &mut dyn Write) -> Result<()> {
     let engine = Arc::new(Engine::new(checked_settings()?.clone())?);
     let path = match &args.model {
         Some(path) => path.clone(),
-        None => RunFolder::newest(Path::new(RUNS), "digits")?,
+        None => RunFolder::newest(Path::new(RUNS), "digits", MODEL)?,
     };
     let path = if path.is_dir() {
         path.join(MODEL)

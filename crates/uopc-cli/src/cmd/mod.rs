@@ -9,10 +9,18 @@ pub mod show;
 pub mod train;
 
 use std::io::Write;
+use std::str::FromStr;
 
 use clap::Subcommand;
 
 use crate::failure::Result;
+
+/// Reads a whole number from an argument; one below 0 gets an answer about the number, instead of
+/// advice on how to pass an argument that looks like an option.
+fn whole<T: FromStr>(text: &str) -> std::result::Result<T, String> {
+    let wrong = |_| "use a whole number that is not below 0".to_string();
+    text.parse().map_err(wrong)
+}
 
 /// What the user wants.
 #[derive(Subcommand, Debug)]

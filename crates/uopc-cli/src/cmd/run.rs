@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use uopc::debug::Settings;
 use uopc::interp::Array;
 
+use super::whole;
 use crate::engines::{self, Subject};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Form, Source};
@@ -34,7 +35,7 @@ pub struct Args {
     #[arg(long = "slot", value_name = "N=VALUES")]
     slots: Vec<String>,
     /// Decides the random inputs
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = whole::<u64>)]
     seed: u64,
     /// Print all elements, however many there are
     #[arg(long)]
@@ -73,6 +74,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     };
     let given = args.slots.iter().map(|text| Binding::parse(text));
     let given = given.collect::<Result<Vec<Binding>>>()?;
+    let twice = |(k, b): &(usize, &Binding)| given[..*k].iter().any(|a| a.slot == b.slot);
+    if let Some((_, Binding { slot, .. })) = given.iter().enumerate().find(twice) {
+        return Err(Failure::usage(format!(
+            "--slot {slot}: given twice; which values are meant?"
+        )));
+    }
     let mut wrong = false;
     for case in cases(&source, given)? {
         wrong |= !run_case(args, settings, &subject, &names, &case, out)?;

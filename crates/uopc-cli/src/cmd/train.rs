@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::ValueEnum;
 use uopc::compile::Engine;
 
+use super::whole;
 use crate::failure::{Failure, Result};
 use crate::stages::checked_settings;
 use crate::train::digits::ARCHITECTURE;
-use crate::train::folder::{LOG, MODEL, RunFolder};
+use crate::train::folder::{CHECKPOINT, LOG, MODEL, RunFolder};
 use crate::train::progress::Bar;
 use crate::train::record::{Config, Epoch, Summary};
 use crate::train::{self, Event, Outcome, RUNS};
@@ -20,8 +21,9 @@ use crate::train::{self, Event, Outcome, RUNS};
 const HELP: &str = "\
 A run leaves in its folder: run.json (arguments, seed, version, machine), log.jsonl (one JSON object
 an epoch, a last one for the run), model.safetensors (the weights), checkpoint.safetensors (all that
---resume needs), training.svg and training.png. The folder is a new one, runs/digits-N, unless --out
-names it; one that is not empty is refused.
+--resume needs), training.svg and training.png, and an empty file lock, by which a second process
+knows that the folder is in use. The folder is a new one, runs/digits-N, unless --out names it; one
+that is not empty is refused.
 
 With equal arguments and seed the losses are the same to the last bit, also if the run was stopped
 with Ctrl-C and resumed. Each epoch leaves out the images that fill no batch, other ones each time.
@@ -39,16 +41,16 @@ pub struct Args {
     #[arg(value_enum, hide_possible_values = true)]
     task: Task,
     /// How often to go through the training set [default: 40]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = at_least_one)]
     epochs: Option<u64>,
     /// Images a step looks at [default: 32]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<usize>)]
     batch_size: Option<usize>,
     /// Learning rate [default: 0.004]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     lr: Option<f64>,
     /// Decides the first weights and the order of images [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
     /// The folder of the run [default: runs/digits-N with the next free N]
     #[arg(long, value_name = "DIR")]
@@ -68,6 +70,14 @@ enum Task {
     Digits,
 }
 
+/// A number of epochs.
+fn at_least_one(text: &str) -> std::result::Result<u64, String> {
+    match whole(text) {
+        Ok(n) if n >= 1 => Ok(n),
+        _ => Err("use a whole number of at least 1".to_string()),
+    }
+}
+
 /// Set by Ctrl-C.
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -85,9 +95,10 @@ pub fn train(args: &Args, out: &mut dyn Write) -> Result<()> {
         let Config {
             epochs,
             batch_size,
-            lr,
             seed,
+            ..
         } = &config;
+        let lr = config.rate();
         writeln!(
             out,
             "digits: {ARCHITECTURE}, AdamW, {epochs} epochs, batches of {batch_size}, learning \
@@ -162,7 +173,7 @@ fn begin(args: &Args) -> Result<(Config, RunFolder)> {
             ));
         }
         (Some(path), _) | (None, Some(path)) => path.clone(),
-        (None, None) => RunFolder::newest(Path::new(RUNS), "digits")?,
+        (None, None) => RunFolder::newest(Path::new(RUNS), "digits", CHECKPOINT)?,
     };
     let folder = RunFolder::existing(&path)?;
     let begun = Config::read(&folder)?;

@@ -7,9 +7,9 @@ use uopc::data::Labelled;
 use uopc::data::digits::{self, CLASSES, Digits, PIXELS};
 use uopc::io::safetensors;
 use uopc::nn::{AdamW, Linear, Module, Optimizer, within};
-use uopc::tensor::{Generator, no_grad};
+use uopc::tensor::{DType, Generator, Shape, no_grad};
 
-use super::folder::{CHECKPOINT, MODEL, RunFolder};
+use super::folder::{CHECKPOINT, MODEL, RECORD, RunFolder};
 use super::record::Config;
 use crate::failure::{Failure, Result};
 
@@ -198,7 +198,10 @@ impl Trainer {
     /// seed and the epoch's number alone. The rest that fills no batch is left out of the epoch.
     fn shuffle(&mut self) {
         // An odd factor makes neighbouring epochs and neighbouring seeds different generators.
-        let epoch = (self.epochs_done + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let epoch = self
+            .epochs_done
+            .wrapping_add(1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut generator = Generator::new(self.config.seed.wrapping_add(epoch));
         self.batches = self
             .data
@@ -283,6 +286,16 @@ impl Trainer {
             LOSS_SUM.to_string(),
             Tensor::from_slice(&[self.loss_sum], ())?,
         ));
+        let Config {
+            batch_size,
+            lr,
+            seed,
+            ..
+        } = self.config;
+        for (name, number) in [(SEED, seed), (BATCH, batch_size as u64)] {
+            all.push((name.to_string(), Tensor::from_slice(&[number], ())?));
+        }
+        all.push((RATE.to_string(), Tensor::from_slice(&[lr], ())?));
         // The model comes first: a checkpoint never claims more than the model's file has.
         self.model.save(folder.file(MODEL))?;
         safetensors::save(folder.file(CHECKPOINT), &all)?;
@@ -292,32 +305,72 @@ impl Trainer {
     /// Goes back to what was saved.
     ///
     /// # Errors
-    /// When the checkpoint can't be read or is none of such a run.
+    /// When the checkpoint can't be read or is none of such a run, and when the record has got
+    /// other arguments since.
     pub fn restore(&mut self, folder: &RunFolder) -> Result<()> {
         let path = folder.file(CHECKPOINT);
         let saved = safetensors::load(&path)?;
         let wrong = |what: String| Failure::failed(format!("{}: {what}", path.display()));
-        let find = |name: &str| match saved.iter().find(|(n, _)| n == name) {
-            Some((_, t)) => Ok(t),
-            None => Err(wrong(format!(
-                "no checkpoint of the digits: it has no tensor {name}"
-            ))),
+        let find = |name: &str, dtype: DType, shape: &[usize]| {
+            let Some((_, t)) = saved.iter().find(|(n, _)| n == name) else {
+                return Err(wrong(format!(
+                    "no checkpoint of the digits: it has no tensor {name}"
+                )));
+            };
+            if t.dtype() != dtype || t.shape()[..] != *shape {
+                let (is, shape_is, shape) = (t.dtype(), t.shape(), Shape::new(shape));
+                return Err(wrong(format!(
+                    "{name} is {is} of shape {shape_is}, but {dtype} of shape {shape} is wanted"
+                )));
+            }
+            Ok(t)
         };
-        let counters = find(COUNTERS)?.to_vec::<u64>()?;
-        let &[epochs_done, steps_done] = &counters[..] else {
-            return Err(wrong(format!("{COUNTERS} has not two elements")));
+        // An edited record would make a run that no arguments describe.
+        let record = folder.file(RECORD);
+        let changed = |key: &str, is: String, began: String| {
+            Failure::failed(format!(
+                "{}: `{key}` is {is}, but the run began with {began}; put that back",
+                record.display()
+            ))
         };
+        let whole = [
+            (SEED, self.config.seed),
+            (BATCH, self.config.batch_size as u64),
+        ];
+        for (name, is) in whole {
+            let began = find(name, DType::U64, &[])?.to_vec::<u64>()?[0];
+            if began != is {
+                let key = name.trim_start_matches(PROGRESS);
+                return Err(changed(key, is.to_string(), began.to_string()));
+            }
+        }
+        let (lr, began) = (self.config.lr, find(RATE, DType::F64, &[])?.item()?);
+        if began != lr {
+            return Err(changed("lr", lr.to_string(), began.to_string()));
+        }
+        let counters = find(COUNTERS, DType::U64, &[2])?.to_vec::<u64>()?;
+        let (epochs_done, steps_done) = (counters[0], counters[1]);
+        if epochs_done == u64::MAX {
+            return Err(wrong(format!(
+                "{COUNTERS} claims {epochs_done} epochs, more than a run can have"
+            )));
+        }
         if steps_done > self.steps() {
             let steps = self.steps();
             return Err(wrong(format!(
                 "step {steps_done} of an epoch of {steps} steps"
             )));
         }
-        let loss_sum = find(LOSS_SUM)?.item()?;
+        let loss_sum = find(LOSS_SUM, DType::F64, &[])?.item()?;
+        // All is checked before anything changes.
+        let like = |name: &str, t: &Tensor| find(name, t.dtype(), &t.shape()[..]);
+        for (name, own) in prefixed(OPTIMIZER, self.optimizer.state()?) {
+            like(&name, &own)?;
+        }
         let weights = prefixed(WEIGHTS, self.model.named_parameters());
         let weights = weights
             .iter()
-            .map(|(name, target)| Ok((target, find(name)?)));
+            .map(|(name, own)| Ok((own, like(name, own)?)));
         let weights = weights.collect::<Result<Vec<(&Tensor, &Tensor)>>>()?;
         Tensor::assign_all(&weights, &[] as &[Tensor]).map_err(|e| wrong(e.to_string()))?;
         let own = |(name, t): &(String, Tensor)| {
@@ -337,9 +390,14 @@ impl Trainer {
 /// Beginnings and names of a checkpoint's entries.
 const WEIGHTS: &str = "model.";
 const OPTIMIZER: &str = "optimizer.";
+const PROGRESS: &str = "progress.";
 /// Epochs done and steps done of the next one.
 const COUNTERS: &str = "progress.counters";
 const LOSS_SUM: &str = "progress.loss_sum";
+/// The arguments on which the steps to come depend.
+const SEED: &str = "progress.seed";
+const BATCH: &str = "progress.batch_size";
+const RATE: &str = "progress.lr";
 
 fn prefixed(prefix: &str, tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
     let named = |(name, t)| (format!("{prefix}{name}"), t);

@@ -130,13 +130,20 @@ fn run_here(
                 "the run has all of its {epochs} epochs; --epochs with a larger number goes on"
             )));
         }
-        config.write_resumed(folder)?;
+        // The log comes first: if it can't be read, the record says nothing of this attempt.
         points = record::rewind(folder, trainer.epochs_done())?;
+        config.write_resumed(folder)?;
     } else {
+        // From here on there is something to go on from, whatever ends the run. The record comes
+        // last: as long as it is missing, the folder holds no run.
+        trainer.save(folder)?;
         config.write(folder)?;
     }
     let steps = trainer.steps();
-    let done = trainer.epochs_done() * steps + trainer.steps_done();
+    let done = trainer
+        .epochs_done()
+        .saturating_mul(steps)
+        .saturating_add(trainer.steps_done());
     let plan = Plan {
         epochs: config.epochs,
         steps,
@@ -197,10 +204,14 @@ fn train_epoch(
         }
         let (step, mean_loss) = (trainer.steps_done(), trainer.mean_loss());
         if !mean_loss.is_finite() {
+            let saved = match (first, epoch) {
+                (0, 1) => "before the first step".to_string(),
+                (0, _) => format!("after epoch {}", epoch - 1),
+                _ => format!("after step {first} of epoch {epoch}"),
+            };
             return Err(Failure::failed(format!(
                 "the loss is {mean_loss} in epoch {epoch}, step {step}; a smaller --lr may help; \
-                 what was saved is the state after epoch {}",
-                epoch - 1
+                 what was saved is the state {saved}"
             )));
         }
         let samples_per_second = rate(step);
@@ -236,11 +247,9 @@ fn done_unless_stopped<T>(result: Result<T>, stop: &dyn Fn() -> bool) -> Result<
 /// Draws the course of the run.
 fn draw(config: &Config, folder: &RunFolder, points: &[plot::Point]) -> Result<()> {
     let Config {
-        batch_size,
-        lr,
-        seed,
-        ..
+        batch_size, seed, ..
     } = config;
+    let lr = config.rate();
     let subtitle =
         format!("{ARCHITECTURE}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}");
     plot::save(points, "Handwritten digits", &subtitle, folder.path())

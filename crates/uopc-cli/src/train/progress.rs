@@ -17,7 +17,7 @@ pub struct Bar {
 impl Bar {
     /// A bar over all steps of the run.
     pub fn new(plan: &Plan) -> Bar {
-        let bar = ProgressBar::new(plan.epochs * plan.steps);
+        let bar = ProgressBar::new(plan.epochs.saturating_mul(plan.steps));
         bar.set_style(style("{prefix} {wide_bar:.cyan/dim} {msg}"));
         bar.set_prefix(format!(
             "epoch {}/{}",
@@ -38,8 +38,11 @@ impl Bar {
                     .set_style(style("{prefix} {wide_bar:.cyan/dim} {msg}  ETA {eta}"));
                 self.bar.reset_eta();
             }
-            self.bar
-                .set_position((step.epoch - 1) * plan.steps + step.step);
+            self.bar.set_position(
+                (step.epoch - 1)
+                    .saturating_mul(plan.steps)
+                    .saturating_add(step.step),
+            );
             self.bar
                 .set_prefix(format!("epoch {}/{}", step.epoch, plan.epochs));
             let accuracy = match step.test_accuracy {

@@ -40,19 +40,38 @@ impl Config {
     /// # Errors
     /// A usage failure for a learning rate that is none, and for a batch that can't be filled.
     pub fn check(&self) -> Result<()> {
+        match self.problem()? {
+            Some((key, text)) => Err(Failure::usage(format!(
+                "--{} {text}",
+                key.replace('_', "-")
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// The learning rate as it is shown: one of 300 digits has an exponent.
+    pub fn rate(&self) -> String {
+        let lr = self.lr;
+        match lr.abs() {
+            size if size != 0.0 && !(1e-6..1e9).contains(&size) => format!("{lr:e}"),
+            _ => lr.to_string(),
+        }
+    }
+
+    /// The number that makes no sense, by its key in the record, and what would.
+    fn problem(&self) -> Result<Option<(&'static str, String)>> {
         let (lr, size) = (self.lr, self.batch_size);
         if !(lr.is_finite() && lr > 0.0) {
-            return Err(Failure::usage(format!(
-                "--lr {lr}: use a number above 0, such as 0.004"
-            )));
+            let lr = self.rate();
+            let text = format!("{lr}: use a number above 0, such as 0.004");
+            return Ok(Some(("lr", text)));
         }
         let n = digits::load()?.train.len();
         if !(1..=n).contains(&size) {
-            return Err(Failure::usage(format!(
-                "--batch-size {size}: there are {n} images to train with; use 1 to {n}"
-            )));
+            let text = format!("{size}: there are {n} images to train with; use 1 to {n}");
+            return Ok(Some(("batch_size", text)));
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Writes the record of a run that begins.
@@ -116,12 +135,16 @@ impl Config {
             number.ok_or_else(|| wrong(&format!("`{key}` is missing or no whole number")))
         };
         let lr = arguments["lr"].as_f64();
-        Ok(Config {
+        let config = Config {
             epochs: whole(arguments, "epochs")?,
             batch_size: whole(arguments, "batch_size")? as usize,
             lr: lr.ok_or_else(|| wrong("`lr` is missing or no number"))?,
             seed: whole(&record, "seed")?,
-        })
+        };
+        match config.problem()? {
+            Some((key, text)) => Err(wrong(&format!("`{key}` is {text}"))),
+            None => Ok(config),
+        }
     }
 }
 

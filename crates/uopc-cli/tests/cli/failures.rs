@@ -95,6 +95,99 @@ fn wrong_arguments_end_with_2() {
     );
 }
 
+/// A number below 0 is a wrong number, not an option that nobody knows.
+#[test]
+fn numbers_out_of_range_are_answered_as_numbers() {
+    let whole = "use a whole number that is not below 0";
+    for (args, text) in [
+        (
+            &["train", "digits", "--epochs", "0"][..],
+            "invalid value '0' for '--epochs <N>': use a whole number of at least 1",
+        ),
+        (
+            &["train", "digits", "--epochs", "-1"],
+            "invalid value '-1' for '--epochs <N>': use a whole number of at least 1",
+        ),
+        (
+            &["train", "digits", "--seed", "-1"],
+            &format!("invalid value '-1' for '--seed <N>': {whole}"),
+        ),
+        (
+            &["train", "digits", "--batch-size", "-1"],
+            &format!("invalid value '-1' for '--batch-size <N>': {whole}"),
+        ),
+        (
+            &["run", "graph.uir", "--seed", "-1"],
+            &format!("invalid value '-1' for '--seed <SEED>': {whole}"),
+        ),
+    ] {
+        let failed = uopc(args);
+        assert_eq!((failed.code, &failed.stdout[..]), (2, ""), "{args:?}");
+        let first = failed.stderr.lines().next().unwrap();
+        assert_eq!(first, format!("error: {text}"));
+    }
+}
+
+#[test]
+fn a_slot_has_its_values_once() {
+    let graph = file("graph.uir", GRAPH);
+    let failed = uopc(&["run", &graph, "--slot", "0=1", "--slot", "0=2"]);
+    let text = "error: --slot 0: given twice; which values are meant?\n";
+    assert_eq!((failed.code, &failed.stderr[..]), (2, text));
+}
+
+/// Some editors begin a text with a byte order mark.
+#[test]
+fn a_byte_order_mark_is_no_part_of_the_text() {
+    let plain = uopc_with_input(&["run", "-"], GRAPH).ok();
+    let marked = format!("\u{feff}{GRAPH}");
+    assert_eq!(uopc_with_input(&["run", "-"], &marked).ok(), plain);
+    let graph = file("graph.uir", &marked);
+    assert_eq!(uopc(&["run", &graph]).ok(), plain);
+}
+
+/// Of a long line an error shows the surroundings of what is wrong.
+#[test]
+fn long_lines_are_cut() {
+    let long = "a".repeat(1_000_000);
+    for (text, column) in [
+        (format!("%0 = {long} 1\n"), 6),
+        (format!("%0 = buffer 3 : dtype=f32 slot=0 {long}=0\n"), 34),
+        (format!("%0 = buffer 3 : dtype=f32 slot=\"{long}\"\n"), 32),
+        (format!("; {}\n%0 = @{long}\n", "(".repeat(1_000_000)), 6),
+        (format!("{long}\n"), 1),
+        (format!("; name: {long} {long}\n"), 64),
+    ] {
+        let failed = uopc_with_input(&["run", "-"], &text);
+        assert_eq!(failed.code, 1);
+        assert!(failed.stderr.len() < 1000, "{} bytes", failed.stderr.len());
+        let lines: Vec<&str> = failed.stderr.lines().collect();
+        let [line, caret] = lines[lines.len() - 2..] else {
+            panic!("{}", failed.stderr)
+        };
+        let shown = caret.find('^').unwrap() - caret.find('|').unwrap() - 1;
+        assert_eq!(shown, column, "{}", failed.stderr);
+        assert!(line.ends_with("..."), "{line}");
+    }
+    // The caret stays under its character when the beginning is cut, too.
+    let text = format!(
+        "%0 = buffer 3 : {} @ {}\n",
+        " ".repeat(500),
+        " ;".repeat(500)
+    );
+    let failed = uopc_with_input(&["run", "-"], &text);
+    let lines: Vec<&str> = failed.stderr.lines().collect();
+    let [line, caret] = lines[lines.len() - 2..] else {
+        panic!("{}", failed.stderr)
+    };
+    assert_eq!(line.find('@'), caret.find('^'), "{}", failed.stderr);
+    assert!(
+        failed.stderr.contains("standard input:1:518"),
+        "{}",
+        failed.stderr
+    );
+}
+
 #[test]
 fn settings_are_checked_before_anything_runs() {
     for (name, value, text) in [

@@ -2,5 +2,7 @@
 
 mod commands;
 mod failures;
+mod folders;
+mod place;
 mod program;
 mod train;

@@ -3,88 +3,24 @@
 use std::cell::Cell;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use crate::program::{Finished, command};
+use crate::place::{BRIEF, Place, bits, objects, read};
+use crate::program::Finished;
 use serde_json::Value;
-use tempfile::TempDir;
 use uopc::compile::Engine;
-use uopc::debug::Settings;
 use uopc_cli::train::folder::{CHECKPOINT, LOG, MODEL, RECORD, RunFolder};
 use uopc_cli::train::record::Config;
 use uopc_cli::train::{Event, Outcome, run};
 
-/// A folder with room for runs and a kernel cache of its own.
-struct Place(TempDir);
-
-impl Place {
-    fn new() -> Place {
-        Place(tempfile::tempdir().unwrap())
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// The program, started in this folder.
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = command(args);
-        command.current_dir(self.0.path());
-        command.env("UOPC_CACHE_DIR", self.path("kernels"));
-        command
-    }
-
-    fn uopc(&self, args: &[&str]) -> Finished {
-        self.command(args).output().into()
-    }
-
-    fn engine(&self) -> Arc<Engine> {
-        let settings = Settings {
-            cache_dir: Some(self.path("kernels")),
-            ..Settings::default()
-        };
-        Arc::new(Engine::new(settings).unwrap())
-    }
-}
-
 /// Few and large batches: a test needs no good model.
-fn brief(epochs: u64) -> Config {
+pub fn brief(epochs: u64) -> Config {
     Config {
         epochs,
         batch_size: 400,
         ..Config::default()
     }
-}
-
-const BRIEF: [&str; 5] = ["train", "digits", "--batch-size", "400", "--json"];
-
-fn objects(text: &str) -> Vec<Value> {
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
-}
-
-/// The objects without what depends on the clock and on the cache.
-fn bits(text: &str) -> Vec<Value> {
-    let mut objects = objects(text);
-    for object in &mut objects {
-        let object = object.as_object_mut().unwrap();
-        for key in [
-            "seconds",
-            "samples_per_second",
-            "train_seconds",
-            "compiler_calls",
-        ] {
-            object.remove(key);
-        }
-    }
-    objects
-}
-
-fn read(path: impl AsRef<Path>) -> Vec<u8> {
-    fs::read(path).unwrap()
 }
 
 /// The run that everyone tries first learns the digits, and a second process repeats it to the
@@ -176,7 +112,7 @@ fn the_seed_decides_the_run() {
 
 /// Trains in `folder`, stopping before step `stop_before` counted over all epochs, and returns the
 /// outcome and the step losses as they were reported.
-fn train(
+pub fn train(
     engine: &Arc<Engine>,
     config: &Config,
     folder: &RunFolder,
@@ -294,6 +230,22 @@ fn arguments_that_make_no_sense_are_refused() {
             "--batch-size 0: there are 1437 images to train with; use 1 to 1437",
         ),
         (
+            &["--lr", "-1"],
+            "--lr -1: use a number above 0, such as 0.004",
+        ),
+        (
+            &["--lr", "-1e-300"],
+            "--lr -1e-300: use a number above 0, such as 0.004",
+        ),
+        (
+            &["--lr", "-inf"],
+            "--lr -inf: use a number above 0, such as 0.004",
+        ),
+        (
+            &["--lr", "0"],
+            "--lr 0: use a number above 0, such as 0.004",
+        ),
+        (
             &["--lr", "nan"],
             "--lr NaN: use a number above 0, such as 0.004",
         ),
@@ -393,7 +345,7 @@ fn damaged_models_are_refused() {
     fs::write(place.path("run").join(CHECKPOINT), &good).unwrap();
     let found = place.uopc(&[&BRIEF[..], &["--resume", "run", "--epochs", "2"]].concat());
     let text = "error: run/checkpoint.safetensors: no checkpoint of the digits: it has no tensor \
-        progress.counters\n";
+        progress.seed\n";
     assert_eq!((found.code, &found.stderr[..]), (1, text));
 }
 
@@ -411,7 +363,7 @@ fn a_loss_that_is_no_number_ends_the_run() {
     assert!(
         found
             .stderr
-            .contains("; a smaller --lr may help; what was saved is the state after epoch "),
+            .contains("; a smaller --lr may help; what was saved is the state "),
         "{}",
         found.stderr
     );

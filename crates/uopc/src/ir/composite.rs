@@ -67,14 +67,33 @@ pub fn pad(g: &UOp, padding: &[(usize, usize)]) -> Result<UOp> {
     Ok(out)
 }
 
+/// Beyond this an axis can't be doubled twice, as padding and joining do on the way.
+const LARGEST_EXTENT: usize = usize::MAX / 16;
+
+fn too_long(op: &'static str, x: &UOp, axis: usize) -> Error {
+    let shape = x.shape();
+    let message = format!(
+        "axis {axis} of {shape} would become longer than {LARGEST_EXTENT}, which no memory holds"
+    );
+    Error::Shape {
+        op,
+        message,
+        site: Site::current(),
+    }
+}
+
 fn pad_axis(g: &UOp, axis: usize, before: usize, after: usize) -> Result<UOp> {
     let n = g.shape()[axis];
-    if before + after == 0 {
+    if (before, after) == (0, 0) {
         return Ok(g.clone());
+    }
+    let padded = before.saturating_add(n).saturating_add(after);
+    if padded > LARGEST_EXTENT {
+        return Err(too_long("pad", g, axis));
     }
     let mut dims = g.shape().to_vec();
     if g.shape().numel() == 0 {
-        dims[axis] = before + n + after;
+        dims[axis] = padded;
         return UOp::full(Scalar::zero(g.dtype()), &dims.as_slice().into());
     }
     // Doubling happens in front of the axis, so it is brought to the front and back again.
@@ -161,6 +180,9 @@ pub fn cat(parts: &[UOp], axis: usize) -> Result<UOp> {
 fn join(a: &UOp, b: &UOp, axis: usize) -> Result<UOp> {
     let (na, nb) = (a.shape()[axis], b.shape()[axis]);
     let n = na.max(nb);
+    if n > LARGEST_EXTENT {
+        return Err(too_long("cat", a, axis));
+    }
     let rank = a.shape().rank();
     let with = |before, after| {
         let mut padding = vec![(0, 0); rank];

@@ -158,7 +158,20 @@ fn kernel(
     }
     let body = made[&i].clone();
     let (body, ins) = number_params(body, buffers, single)?;
-    let out_slot = ins.iter().map(|&(slot, _)| slot + 1).max().unwrap_or(0);
+    let highest = ins.iter().map(|&(slot, _)| slot).max();
+    let out_slot = match highest.map(|slot| slot.checked_add(1)) {
+        None => 0,
+        Some(Some(slot)) => slot,
+        Some(None) => {
+            let message = format!("slot {} leaves no number for the output", u32::MAX);
+            let form = "kernelize";
+            return Err(Error::Verify {
+                form,
+                message,
+                site: None,
+            });
+        }
+    };
     let name = match name {
         Some(name) if single => name.into(),
         _ => kernel_name(graph, &members, i).into(),

@@ -100,7 +100,7 @@ pub fn kernel(program: &Program) -> Kernel {
             ParamMode::InOut => "",
         };
         parameters.push(format!("{}*{restrict} data{slot}", c_type(dtype)));
-        let bytes = n * dtype.size();
+        let bytes = n.saturating_mul(dtype.size());
         arguments.push(Argument::Param { slot, mode, bytes });
     }
     for u in program.instructions() {
@@ -108,7 +108,7 @@ pub fn kernel(program: &Program) -> Kernel {
     }
     for (name, dtype, n) in &c.scratch {
         parameters.push(format!("{}* restrict {name}", c_type(*dtype)));
-        let bytes = n * dtype.size();
+        let bytes = n.saturating_mul(dtype.size());
         arguments.push(Argument::Scratch { bytes });
     }
     let list = match parameters.is_empty() {

@@ -49,7 +49,7 @@ impl<'t> Cursor<'t> {
     /// An error whose caret stands under the byte `at`.
     pub(super) fn error(&self, at: usize, message: impl Into<String>) -> Error {
         Error::Parse {
-            message: message.into(),
+            message: shorten(&message.into()),
             name: self.name.into(),
             line: self.line,
             column: self.text[..at].chars().count() + 1,
@@ -193,6 +193,27 @@ impl<'t> Cursor<'t> {
     }
 }
 
+/// How many characters of a word or text a message repeats.
+const SHOWN: usize = 60;
+
+/// The message with its overlong words cut: what a text repeats of a file is the file's choice.
+fn shorten(message: &str) -> String {
+    let mut short = String::with_capacity(message.len().min(1 << 10));
+    for word in message.split_inclusive(' ') {
+        match word.char_indices().nth(2 * SHOWN) {
+            None => short += word,
+            Some(_) => {
+                short.extend(word.chars().take(SHOWN));
+                short += "...";
+                // The quotes behind a word say where it ends.
+                let end = word.trim_end_matches(|c: char| !is_word_char(c)).len();
+                short += word.get(end.max(word.len() - 4)..).unwrap_or(" ");
+            }
+        }
+    }
+    short
+}
+
 fn word_end(text: &str) -> usize {
     text.find(|c| !is_word_char(c)).unwrap_or(text.len())
 }
@@ -212,7 +233,10 @@ impl Token<'_> {
         match self {
             Token::Node(number) => format!("%{number}"),
             Token::Word(word) => format!("'{word}'"),
-            Token::Text(text) => format!("{text:?}"),
+            Token::Text(text) => match text.char_indices().nth(SHOWN) {
+                None => format!("{text:?}"),
+                Some((end, _)) => format!("{:?}...", &text[..end]),
+            },
             Token::Mark(mark) => format!("'{mark}'"),
             Token::End => "the end of the line".into(),
         }
