@@ -95,7 +95,7 @@ fn an_old_value_that_was_cut_off_takes_part_in_later_losses() {
             if realised {
                 old.realize().unwrap();
             }
-            w.assign(&Tensor::from([10.0f32, 20.0])).unwrap();
+            w.assign(Tensor::from([10.0f32, 20.0])).unwrap();
             let loss = (&w - &old).square().unwrap().sum(..).unwrap();
             loss.backward(&[&w]).unwrap();
             assert_eq!(gradient(&w), expected, "{which}, realised: {realised}");
