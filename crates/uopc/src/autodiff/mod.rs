@@ -47,7 +47,8 @@ use crate::ir::visit::Graph;
 
 pub use stop::Diagnostic;
 use stop::{cuts, not_pure};
-use vjp::{carries, vjp};
+pub(crate) use vjp::carries;
+use vjp::vjp;
 
 /// What the readers of a node have sent to it, in order of arrival.
 type Contributions = SmallVec<[UOp; 2]>;

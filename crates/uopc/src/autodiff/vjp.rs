@@ -20,7 +20,7 @@ use crate::ir::uop::UOp;
 
 /// True if a small change of source k may change u: both are floats, and u depends on the
 /// source in a way that has a derivative. Elsewhere [`vjp`] is `None`.
-pub(super) fn carries(u: &UOp, k: usize) -> bool {
+pub(crate) fn carries(u: &UOp, k: usize) -> bool {
     let stops = matches!(
         u.op(),
         Op::Stage(StageKind::Detach) | Op::Trunc | Op::Bitcast(_)

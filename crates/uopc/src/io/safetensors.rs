@@ -19,16 +19,23 @@ use crate::tensor::{DType, Shape, Tensor};
 /// Written into each file, so that later versions know what they read.
 const VERSION: (&str, &str) = ("uopc", "1");
 
+/// The header's entry for what is no tensor.
+const RESERVED: &str = "__metadata__";
+
 /// Writes named tensors, computed as one plan if need be. An existing file is replaced.
 ///
 /// # Errors
-/// When two tensors have one name, a tensor can't be computed, or the file can't be written.
+/// When two tensors have one name or one is called `__metadata__`, when a tensor can't be computed, or the file can't be written.
 pub fn save(path: impl AsRef<Path>, tensors: &[(String, Tensor)]) -> Result<()> {
     let path = path.as_ref();
     let mut names: Vec<&String> = tensors.iter().map(|(name, _)| name).collect();
     names.sort();
     if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(refuse(path, format!("two tensors are called {}", pair[0])));
+    }
+    if names.iter().any(|name| *name == RESERVED) {
+        let message = format!("no tensor can be called {RESERVED}, which the format needs itself");
+        return Err(refuse(path, message));
     }
     let all: Vec<&Tensor> = tensors.iter().map(|(_, t)| t).collect();
     Tensor::realize_all(&all)?;

@@ -27,7 +27,7 @@ pub trait Optimizer {
     /// Continues from a saved state.
     ///
     /// # Errors
-    /// When an entry is missing or has another shape or dtype.
+    /// When an entry is missing or has another shape or dtype. Then nothing has changed.
     fn set_state(&mut self, state: &[(String, Tensor)]) -> Result<()>;
 
     /// Updates the parameters that have a gradient, and computes `also` in the same plan.
@@ -217,7 +217,7 @@ impl Optimizer for Sgd {
     }
 
     fn set_state(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        restore(state, "velocity", &self.velocity)
+        restore(state, &[("velocity", &self.velocity)])
     }
 
     fn update(&mut self, also: &[&Tensor]) -> Result<()> {
@@ -326,17 +326,21 @@ impl Optimizer for AdamW {
     }
 
     fn set_state(&mut self, state: &[(String, Tensor)]) -> Result<()> {
-        let steps = entry(state, "steps")?.to_vec::<u64>()?;
-        restore(state, "mean", &self.means)?;
-        restore(state, "square", &self.squares)?;
-        self.steps = steps.first().copied().unwrap_or(0);
+        let steps = saved_steps(entry(state, "steps")?)?;
+        let lists = [("mean", &self.means[..]), ("square", &self.squares[..])];
+        restore(state, &lists)?;
+        self.steps = steps;
         Ok(())
     }
 
     fn update(&mut self, also: &[&Tensor]) -> Result<()> {
         let _off = no_grad();
         let gradients = with_gradients(&self.parameters)?;
-        let (rate, (b1, b2), t) = (self.learning_rate, self.betas, (self.steps + 1) as f64);
+        let (rate, (b1, b2), t) = (
+            self.learning_rate,
+            self.betas,
+            self.steps.saturating_add(1) as f64,
+        );
         let numbers = Numbers::new([
             1.0 - rate * self.weight_decay,
             1.0 - b1,
@@ -362,16 +366,39 @@ impl Optimizer for AdamW {
             updates.push((v, new_v));
         }
         carry_out(&updates, &gradients, also)?;
-        self.steps += 1;
+        self.steps = self.steps.saturating_add(1);
         Ok(())
     }
 }
 
-/// Gives the tensors of a list the values saved as `name.0`, `name.1`, ...
-fn restore(state: &[(String, Tensor)], name: &str, list: &[Tensor]) -> Result<()> {
-    let mut updates = Vec::with_capacity(list.len());
-    for (k, target) in list.iter().enumerate() {
-        updates.push((target, entry(state, &format!("{name}.{k}"))?));
+/// The number of steps in a saved state.
+fn saved_steps(saved: &Tensor) -> Result<u64> {
+    // What f64 counts one by one; no training gets there, so more is a damaged state.
+    const MOST: u64 = 1 << 53;
+    match saved.to_vec::<u64>()?[..] {
+        [steps] if steps <= MOST => Ok(steps),
+        ref other => {
+            let message = format!(
+                "the entry steps is one number of steps, at most 2^53, not {other:?}; the state \
+                 is damaged or not AdamW's"
+            );
+            let site = Site::current();
+            Err(Error::Shape {
+                op: "set_state",
+                message,
+                site,
+            })
+        }
+    }
+}
+
+/// Gives the tensors of named lists the values saved as `name.0`, `name.1`, ..., all or none.
+fn restore(state: &[(String, Tensor)], lists: &[(&str, &[Tensor])]) -> Result<()> {
+    let mut updates = Vec::new();
+    for (name, list) in lists {
+        for (k, target) in list.iter().enumerate() {
+            updates.push((target, entry(state, &format!("{name}.{k}"))?));
+        }
     }
     Tensor::assign_all(&updates, &[] as &[Tensor])
 }

@@ -2,22 +2,31 @@
 
 use std::borrow::Borrow;
 use std::cell::Cell;
+use std::marker::PhantomData;
 
-use super::{Error, Result, Site, Tensor, history};
+use super::{Error, Result, Site, Tensor, UOp, history};
 use crate::autodiff::gradient_with;
 use crate::ir::op::StageKind;
 
 thread_local! {
-    static GRADS_OFF: Cell<bool> = const { Cell::new(false) };
+    /// How many guards of [`no_grad`] live.
+    static GRADS_OFF: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Whether results on this thread remember that they depend on parameters.
 pub(super) fn grads_on() -> bool {
-    !GRADS_OFF.get()
+    GRADS_OFF.get() == 0
+}
+
+/// The same values, through which no gradient flows.
+pub(super) fn detached(node: UOp) -> UOp {
+    // Staging a pure node can't fail; if it did, the values would still be right.
+    node.stage(StageKind::Detach).unwrap_or(node)
 }
 
 /// Until the returned guard is dropped, nothing that this thread computes needs gradients, so no
-/// history is kept. For evaluation.
+/// history is kept. For evaluation. With several guards gradients come back after the last one,
+/// in whatever order they are dropped.
 ///
 /// ```
 /// # use uopc::{Tensor, tensor::no_grad};
@@ -30,20 +39,20 @@ pub(super) fn grads_on() -> bool {
 /// # Ok::<(), uopc::Error>(())
 /// ```
 pub fn no_grad() -> NoGrad {
-    NoGrad {
-        outer: GRADS_OFF.replace(true),
-    }
+    GRADS_OFF.set(GRADS_OFF.get() + 1);
+    NoGrad(PhantomData)
 }
 
 /// Keeps gradients off while it lives; see [`no_grad`].
 #[must_use]
-pub struct NoGrad {
-    outer: bool,
-}
+pub struct NoGrad(
+    /// A guard stays on its thread.
+    PhantomData<*const ()>,
+);
 
 impl Drop for NoGrad {
     fn drop(&mut self) {
-        GRADS_OFF.set(self.outer);
+        GRADS_OFF.set(GRADS_OFF.get() - 1);
     }
 }
 
@@ -97,21 +106,45 @@ impl Tensor {
         let tape = self.0.state.lock().tape.lend();
         for (target, node) in targets.iter().zip(gradients) {
             let gradient = Tensor::new(node, true);
-            let earlier = target.grad();
-            let sum = match &earlier {
-                Some(earlier) => earlier.add(&gradient)?,
-                None => gradient,
-            };
-            let mut state = sum.0.state.lock();
-            state.gradient = true;
-            state.tape.join(&tape);
-            if let Some(earlier) = earlier {
-                state.tape.join(&earlier.0.state.lock().tape);
+            // Another thread may leave a gradient between reading and replacing; then once more.
+            loop {
+                let earlier = target.grad();
+                let sum = match &earlier {
+                    Some(earlier) => earlier.add(&gradient)?,
+                    None => gradient.clone(),
+                };
+                let mut state = sum.0.state.lock();
+                state.gradient = true;
+                state.tape.join(&tape);
+                drop(state);
+                if let Some(earlier) = &earlier {
+                    let kept = earlier.0.state.lock().tape.share();
+                    sum.0.state.lock().tape.join(&kept);
+                }
+                if target.replace_grad(earlier.as_ref(), sum) {
+                    break;
+                }
             }
-            drop(state);
-            target.set_grad(Some(sum));
         }
         Ok(self.clone())
+    }
+
+    /// Replaces the gradient if it still is that one, and says whether it was.
+    fn replace_grad(&self, earlier: Option<&Tensor>, grad: Tensor) -> bool {
+        let mut state = self.0.state.lock();
+        let unchanged = match (&state.grad, earlier) {
+            (Some(present), Some(earlier)) => present.is(earlier),
+            (None, None) => true,
+            _ => false,
+        };
+        // What is not kept goes after the lock: a graph may be large.
+        let rest = match unchanged {
+            true => state.grad.replace(grad),
+            false => Some(grad),
+        };
+        drop(state);
+        drop(rest);
+        unchanged
     }
 
     /// The gradient that [`backward`](Self::backward) has left, if any.

@@ -131,6 +131,19 @@ impl Tensor {
             return Err(shape_error("arange_from", message));
         }
         let n = count.max(0.0) as usize;
+        if let (false, Some(k)) = (float, n.checked_sub(1)) {
+            let whole = |bound: &Operand| match *bound {
+                Operand::Int(value) => value,
+                _ => 0,
+            };
+            let last = (k as i128).checked_mul(whole(&bounds[2]));
+            let last = last.and_then(|last| last.checked_add(whole(&bounds[0])));
+            if last.is_none_or(|last| i32::try_from(last).is_err()) {
+                let last = last.map_or("the last element".into(), |last| last.to_string());
+                let message = format!("{last} does not fit i32; use floats, or arange and i64");
+                return Err(dtype_error("arange_from", message));
+            }
+        }
         if float {
             let k = Tensor::arange(n)?.cast(DType::F64)?;
             k.mul(step)?.add(start)?.cast(DType::F32)

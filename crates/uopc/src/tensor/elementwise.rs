@@ -133,7 +133,8 @@ impl Tensor {
     /// x to the power of a number, which is a constant of the graph.
     ///
     /// Integer powers multiply; others are 2^(power * log2 x), NaN for negative x. f32 and
-    /// narrower floats are computed in f64 unless a few products do, and rounded once.
+    /// narrower floats are computed in f64 unless a few products do, and rounded once. Special
+    /// numbers and powers give what C's `pow` gives.
     ///
     /// # Errors
     /// When an integer tensor has a negative power; cast it to a float first.

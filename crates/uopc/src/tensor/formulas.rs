@@ -165,14 +165,14 @@ pub(super) fn softplus(x: &UOp) -> Result<UOp> {
     })
 }
 
-/// x to a constant power.
+/// x to a constant power, with C's results for special numbers.
 pub(super) fn pow(x: &UOp, power: f64) -> Result<UOp> {
     let whole = power == power.trunc() && power.abs() <= i32::MAX as f64;
     if whole && power.abs() <= 3.0 || !x.dtype().is_float() {
         return whole_power(x, power);
     }
     if power.abs() == 0.5 {
-        let root = x.sqrt()?;
+        let root = positive_specials(x)?.sqrt()?;
         return if power > 0.0 { Ok(root) } else { root.recip() };
     }
     let wide = x.cast(DType::F64)?;
@@ -184,10 +184,11 @@ pub(super) fn pow(x: &UOp, power: f64) -> Result<UOp> {
     wide.cast(x.dtype())
 }
 
-/// By repeated squaring, on integers with wrap-around.
+/// By repeated squaring, on integers with wrap-around. A negative power is one of 1/x, whose
+/// products leave the range only where the result or the derivative does.
 fn whole_power(x: &UOp, power: f64) -> Result<UOp> {
     let mut n = power.abs() as u64;
-    let mut square = x.clone();
+    let mut square = if power < 0.0 { x.recip()? } else { x.clone() };
     let mut result: Option<UOp> = None;
     while n > 0 {
         if n % 2 == 1 {
@@ -202,23 +203,63 @@ fn whole_power(x: &UOp, power: f64) -> Result<UOp> {
         }
     }
     match result {
-        Some(r) if power < 0.0 => r.recip(),
         Some(r) => Ok(r),
         None => UOp::full(Scalar::one(x.dtype()), x.shape()),
     }
 }
 
-/// 2^(power * log2 x), and at 0 a function with the same value and the same derivative there.
+/// x with 0 for -0 and inf for -inf, for which powers that are not whole are defined.
+fn positive_specials(x: &UOp) -> Result<UOp> {
+    let least = x.full_like(f64::NEG_INFINITY)?;
+    let x = x.eq(&least)?.where_(&x.full_like(f64::INFINITY)?, x)?;
+    x.add(&x.full_like(0.0)?)
+}
+
+/// A power in f64 that is not whole, or is so large that products would take too long, infinite
+/// or NaN.
 fn real_power(x: &UOp, power: f64) -> Result<UOp> {
-    let (zero, one) = (x.full_like(0.0)?, x.full_like(1.0)?);
-    let is_zero = x.eq(&zero)?;
-    let elsewhere = is_zero.where_(&one, x)?;
+    let one = x.full_like(1.0)?;
+    if power.is_nan() {
+        return x.eq(&one)?.where_(&one, &x.mul(&x.full_like(power)?)?);
+    }
+    if power != power.trunc() {
+        return positive_power(&positive_specials(x)?, power);
+    }
+    let size = magnitude(x)?.add(&x.full_like(0.0)?)?;
+    let y = positive_power(&size, power)?;
+    if power.is_infinite() {
+        return size.eq(&one)?.where_(&one, &y);
+    }
+    if power % 2.0 == 0.0 {
+        return Ok(y);
+    }
+    // The reciprocal tells -0 from 0, and x itself what the sign of -inf is.
+    let below = is_negative(x)?.or(&is_negative(&x.recip()?)?)?;
+    below.where_(&y.neg()?, &y)
+}
+
+/// 2^(power * log2 x) for x that are not negative. At 0 and at infinity, where the derivative of
+/// that would be 0 * inf, it is a function with the same value and the same first and second
+/// derivative there.
+fn positive_power(x: &UOp, power: f64) -> Result<UOp> {
+    let one = x.full_like(1.0)?;
+    let is_zero = x.eq(&x.full_like(0.0)?)?;
+    let special = is_zero.or(&x.eq(&x.full_like(f64::INFINITY)?)?)?;
+    let elsewhere = special.where_(&one, x)?;
     let elsewhere = elsewhere.log2()?.mul(&x.full_like(power)?)?.exp2()?;
-    let at_zero = is_zero.where_(x, &one)?;
-    let at_zero = match power {
-        p if p > 1.0 => at_zero.mul(&at_zero)?,
-        p if p > 0.0 => at_zero.sqrt()?,
-        _ => at_zero.mul(&at_zero)?.recip()?,
+    let s = special.where_(x, &one)?;
+    let at_special = match power {
+        p if p > 2.0 => s.mul(&s)?.mul(&s)?,
+        p if p > 1.0 => {
+            // The second derivative is infinite at 0 and 0 at infinity; these come next to it.
+            let steepness = is_zero.where_(&x.full_like(1.6e308)?, &x.full_like(1e-300)?)?;
+            s.mul(&steepness)?.mul(&s)?
+        }
+        p if p > 0.0 => s.sqrt()?,
+        _ => {
+            let r = s.recip()?;
+            r.mul(&r)?
+        }
     };
-    is_zero.where_(&at_zero, &elsewhere)
+    special.where_(&at_special, &elsewhere)
 }

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{Error, Handle, Result, Shape, Site, UOp};
+use crate::autodiff::carries;
 use crate::ir::Op;
-use crate::ir::op::{BufferId, LiveBuffer};
-use crate::ir::visit::Graph;
+use crate::ir::op::{BufferId, LiveBuffer, StageKind};
 use crate::runtime::Storage;
 
 /// Memory of interior nodes that one run has kept for gradients.
@@ -48,6 +49,14 @@ impl Tape {
         self.lent = owned.iter().map(Arc::downgrade).collect();
         Tape {
             owned,
+            lent: SmallVec::new(),
+        }
+    }
+
+    /// A tape that owns the same.
+    pub(super) fn share(&self) -> Tape {
+        Tape {
+            owned: self.owned.clone(),
             lent: SmallVec::new(),
         }
     }
@@ -130,6 +139,29 @@ fn live(u: &UOp) -> Option<&Arc<LiveBuffer>> {
     }
 }
 
+/// The live buffers below the roots, each once, along the sources that `follow` lets through.
+fn buffers(roots: &[UOp], follow: impl Fn(&UOp, usize) -> bool) -> Vec<UOp> {
+    let mut found = Vec::new();
+    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    let mut todo: Vec<&UOp> = roots.iter().rev().collect();
+    while let Some(u) = todo.pop() {
+        if !seen.insert(u) {
+            continue;
+        }
+        if live(u).is_some() {
+            found.push(u.clone());
+        }
+        let sources = u.src().iter().enumerate().rev();
+        todo.extend(sources.filter(|(k, _)| follow(u, *k)).map(|(_, s)| s));
+    }
+    found
+}
+
+/// Whether history goes on from a node to its sources: what was detached has none.
+fn has_history(u: &UOp, _source: usize) -> bool {
+    !matches!(u.op(), Op::Stage(StageKind::Detach))
+}
+
 /// Notes that a leaf is the value of the parameter with that number.
 pub(super) fn register(node: &UOp, owner: u64) {
     let Some(buffer) = buffer_of(node) else {
@@ -148,7 +180,7 @@ pub(super) fn register(node: &UOp, owner: u64) {
 
 /// The parameters' buffers that the nodes depend on, as `(buffer node, parameter's number)`.
 pub(super) fn leaves(roots: &[UOp]) -> Vec<(UOp, u64)> {
-    let nodes = Graph::new(roots).nodes;
+    let nodes = buffers(roots, has_history);
     let registry = REGISTRY.lock();
     let known = |u: UOp| {
         let parameter = registry.parameters.get(&live(&u)?.id)?;
@@ -172,9 +204,10 @@ pub(super) fn add_reader(leaves: &[(UOp, u64)], reader: &Arc<Handle>) {
     }
 }
 
-/// The tensors, by number, on which the nodes depend or did so before their history ended.
+/// The tensors, by number, on which the nodes depend, or did so before their history ended, in a
+/// way that gradients can follow.
 pub(super) fn dependencies(roots: &[UOp]) -> BTreeSet<u64> {
-    let nodes = Graph::new(roots).nodes;
+    let nodes = buffers(roots, carries);
     let registry = REGISTRY.lock();
     let mut found = BTreeSet::new();
     for buffer in nodes.iter().filter_map(live) {
@@ -227,8 +260,10 @@ pub(super) fn end(node: &UOp, owners: BTreeSet<u64>, site: Option<Site>) {
 }
 
 /// Refuses to differentiate a graph with respect to a parameter from which it is cut by an update.
+/// Old values that no gradient could reach anyway are no reason: they may be what a new value is
+/// compared with.
 pub(super) fn check_current(root: &UOp, targets: &[u64]) -> Result<()> {
-    let nodes = Graph::new(std::slice::from_ref(root)).nodes;
+    let nodes = buffers(std::slice::from_ref(root), carries);
     let registry = REGISTRY.lock();
     for buffer in nodes.iter().filter_map(live) {
         let Some(ended) = registry.ended.get(&buffer.id) else {

@@ -118,7 +118,11 @@ impl Tensor {
 
     /// The result of an operation on tensors of which some need gradients.
     fn derived(node: UOp, needs_grad: bool) -> Tensor {
-        Tensor::new(node, needs_grad && backward::grads_on())
+        if needs_grad && !backward::grads_on() {
+            // The graph says so, too: whoever goes on with the node gets no gradient through it.
+            return Tensor::new(backward::detached(node), false);
+        }
+        Tensor::new(node, needs_grad)
     }
 
     /// The result of an operation on this tensor alone.

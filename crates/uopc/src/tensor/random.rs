@@ -86,7 +86,7 @@ impl Generator {
     /// distance. `high` itself can appear only by rounding.
     ///
     /// # Errors
-    /// When the extents are no shape.
+    /// When the extents are no shape, or a bound is not finite in f32.
     #[track_caller]
     pub fn uniform(&mut self, shape: impl Dims, low: f64, high: f64) -> Result<Tensor> {
         let _site = Site::caller().enter();
@@ -97,7 +97,7 @@ impl Generator {
     /// significand has.
     ///
     /// # Errors
-    /// When the dtype is no float or the extents are no shape.
+    /// When the dtype is no float, the extents are no shape, or a bound is not finite in the dtype.
     #[track_caller]
     pub fn uniform_as(
         &mut self,
@@ -108,10 +108,21 @@ impl Generator {
     ) -> Result<Tensor> {
         let _site = Site::caller().enter();
         let shape = shape_of("uniform", shape)?;
+        let fits = |bound: f64| Scalar::from_f64(dtype, bound).as_f64().is_finite();
+        if dtype.is_float() && !(fits(low) && fits(high)) {
+            let message = format!("{dtype} has no numbers from {low} up to {high}");
+            return Err(dtype_error("uniform", message));
+        }
         let words = self.words("uniform", dtype, &shape)?;
         let unit = unit(&words.pair(0)?, dtype)?;
         let node = match (low, high) {
             (0.0, 1.0) => unit,
+            _ if !Scalar::from_f64(dtype, high - low).as_f64().is_finite() => {
+                // The distance overflows, though no number between the two does.
+                let rest = unit.full_like(1.0)?.sub(&unit)?;
+                let from_low = rest.mul(&rest.full_like(low)?)?;
+                from_low.add(&unit.mul(&unit.full_like(high)?)?)?
+            }
             _ => unit
                 .mul(&unit.full_like(high - low)?)?
                 .add(&unit.full_like(low)?)?,
@@ -193,7 +204,7 @@ impl Tensor {
     /// f32 numbers from `low` up to `high`; see [`Generator::uniform`].
     ///
     /// # Errors
-    /// When the extents are no shape.
+    /// When the extents are no shape, or a bound is not finite in f32.
     #[track_caller]
     pub fn uniform(shape: impl Dims, low: f64, high: f64) -> Result<Tensor> {
         let _site = Site::caller().enter();

@@ -9,6 +9,7 @@
 use std::borrow::Borrow;
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
@@ -23,7 +24,20 @@ use crate::ir::op::BufferId;
 use crate::runtime::Storage;
 
 thread_local! {
-    static ENGINE: RefCell<Option<Arc<Engine>>> = const { RefCell::new(None) };
+    static ENTERED: RefCell<Stack> = const {
+        RefCell::new(Stack {
+            engines: Vec::new(),
+            next: 0,
+        })
+    };
+}
+
+/// The engines that a thread has entered and not left.
+struct Stack {
+    /// Each with the number of its guard. The last one is in use.
+    engines: Vec<(u64, Arc<Engine>)>,
+    /// The number of the next guard.
+    next: u64,
 }
 
 /// Runs `f` with all that it computes on this thread going through that engine, with its plans,
@@ -35,16 +49,36 @@ pub fn with_engine<R>(engine: &Arc<Engine>, f: impl FnOnce() -> R) -> R {
 
 /// [`with_engine`] until the returned guard is dropped.
 pub fn enter_engine(engine: &Arc<Engine>) -> EnteredEngine {
-    EnteredEngine(ENGINE.replace(Some(engine.clone())))
+    let entry = ENTERED.with_borrow_mut(|stack| {
+        let entry = stack.next;
+        stack.next += 1;
+        stack.engines.push((entry, engine.clone()));
+        entry
+    });
+    EnteredEngine {
+        entry,
+        here: PhantomData,
+    }
 }
 
-/// Restores the former engine when dropped; see [`enter_engine`].
+/// Leaves the engine when dropped: in use is then the one entered last among those not left. See
+/// [`enter_engine`].
 #[must_use]
-pub struct EnteredEngine(Option<Arc<Engine>>);
+pub struct EnteredEngine {
+    entry: u64,
+    /// A guard stays on its thread.
+    here: PhantomData<*const ()>,
+}
 
 impl Drop for EnteredEngine {
     fn drop(&mut self) {
-        ENGINE.set(self.0.take());
+        let left = ENTERED.with_borrow_mut(|stack| {
+            let mut entries = stack.engines.iter();
+            let at = entries.position(|(entry, _)| *entry == self.entry)?;
+            Some(stack.engines.remove(at))
+        });
+        // The engine may end here, and does so after the borrow.
+        drop(left);
     }
 }
 
@@ -72,7 +106,7 @@ fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
         tape_leaves: &tape_leaves,
         ..RealizeOptions::default()
     };
-    let chosen = ENGINE.with_borrow(Clone::clone);
+    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
     let realized = match &chosen {
         Some(engine) => engine.realize(&all, &options)?,
         None => Engine::global()?.realize(&all, &options)?,
@@ -128,7 +162,7 @@ fn known(node: &UOp) -> Option<Arc<Storage>> {
 
 impl Handle {
     /// Replaces the graph by a leaf over its value, which is computed; `owners` are the tensors on
-    /// which it depended.
+    /// which it depended. Not for parameters: their leaf is what other graphs mention.
     fn collapse(
         &self,
         value: Arc<Storage>,
@@ -263,7 +297,8 @@ impl Tensor {
     }
 
     /// [`assign`](Self::assign) to several tensors, all values computed from the old ones; `also`
-    /// are computed in the same plan, and their history ends, too.
+    /// are computed in the same plan, and their history ends, too. Parameters among them stay as
+    /// they are.
     ///
     /// # Errors
     /// When a dtype or shape differs, or a value can't be computed. Then nothing is assigned.
@@ -291,12 +326,24 @@ impl Tensor {
         let outputs = run(&roots, &[], &[])?.outputs;
         let (values, others) = outputs.split_at(updates.len());
         let site = Site::current();
-        // Asked while the old values are still those of parameters.
-        let owners = history::dependencies(&roots[updates.len()..]);
-        for (t, storage) in also.iter().zip(others) {
-            t.0.collapse(storage.clone(), owners.clone(), site)?;
+        // A parameter is a leaf already and has no history that could end.
+        let ending: Vec<_> = also
+            .iter()
+            .zip(others)
+            .filter(|(t, _)| !t.is_parameter())
+            .collect();
+        // Asked while the old values are still those of parameters, and once for all of them.
+        let with_history = ending.iter().filter(|(t, _)| t.needs_grad());
+        let with_history: Vec<UOp> = with_history.map(|(t, _)| t.uop()).collect();
+        let owners = history::dependencies(&with_history);
+        for (t, storage) in &ending {
+            let owners = match t.needs_grad() {
+                true => owners.clone(),
+                false => BTreeSet::new(),
+            };
+            t.0.collapse((*storage).clone(), owners, site)?;
         }
-        let with: Vec<u64> = also.iter().map(|t| t.0.id).collect();
+        let with: Vec<u64> = ending.iter().map(|(t, _)| t.0.id).collect();
         for ((target, _), storage) in updates.iter().zip(values) {
             target.become_leaf(storage.clone(), &with, site)?;
         }
@@ -320,8 +367,7 @@ impl Tensor {
                 (state.node.clone(), state.value.clone())
             };
             if let Some(value) = value {
-                let mut owners = history::dependencies(std::slice::from_ref(&node));
-                owners.insert(self.0.id);
+                let owners = history::dependencies(std::slice::from_ref(&node));
                 reader.collapse(value, owners, site)?;
             }
         }
