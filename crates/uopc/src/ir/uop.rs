@@ -57,7 +57,7 @@ impl UOp {
         for s in &src {
             hasher.write_usize(s.address());
         }
-        let hash = spread(hasher.finish());
+        let hash = with_shard(spread(hasher.finish()), &src);
         // Nodes met by hash alone are dropped after the lock is gone: the last owner of a node
         // takes it out of the table, which needs the lock.
         let mut strangers: SmallVec<[UOp; 1]> = SmallVec::new();
@@ -192,9 +192,22 @@ static SHARDS: LazyLock<Vec<Shard>> = LazyLock::new(|| {
         .collect()
 });
 
-/// The shard of a hash: by middle bits, as the table itself uses the lowest and the highest.
+/// Where the shard's number stands in a hash: in the middle, as the table itself uses the lowest
+/// and the highest bits.
+const SHARD_SHIFT: u32 = 40;
+const SHARD_MASK: u64 = (1 << SHARD_BITS) - 1;
+
+/// Puts the number of the shard into a hash. Nodes whose first sources are neighbours in memory
+/// share a shard, so that a graph that is built or dropped in one go works on a table that fits
+/// the cache.
+fn with_shard(hash: u64, src: &[UOp]) -> u64 {
+    let near = |s: &UOp| s.address() as u64 >> 16;
+    let shard = src.first().map_or(hash, near) & SHARD_MASK;
+    hash & !(SHARD_MASK << SHARD_SHIFT) | shard << SHARD_SHIFT
+}
+
 fn shard(hash: u64) -> &'static Shard {
-    &SHARDS[(hash >> 40) as usize & ((1 << SHARD_BITS) - 1)]
+    &SHARDS[(hash >> SHARD_SHIFT & SHARD_MASK) as usize]
 }
 
 /// Mixes a hash so that all its bits depend on all of the input.
