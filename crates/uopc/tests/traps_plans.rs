@@ -76,7 +76,7 @@ fn a_shifted_add_scan_is_not_recomputed_exponentially() {
     assert_eq!(run(&engine(), &[x], &[(0, ones)]), [sums]);
 }
 
-/// A chain of 100,000 additions is cut into kernels of at most 256, all alike.
+/// A chain of 10,000 additions is cut into kernels of at most 256, all alike.
 #[test]
 fn a_long_chain_is_cut_into_kernels_of_bounded_size() {
     let (mut x, y) = (slot(0, &[10]), slot(1, &[10]));

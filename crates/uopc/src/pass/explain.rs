@@ -18,8 +18,7 @@ pub struct Cost {
 }
 
 /// The work of a launch: each statement's operations times the extents of its loops. A loop whose
-/// extent depends on another counts with the largest number its dtype and bounds allow, here the
-/// extent of a constant or 1.
+/// extent is not a constant counts once.
 pub fn cost(loops: &LoopGraph) -> Cost {
     let flops = loops.statements().iter().map(statement_flops).sum();
     let bytes = params(loops.sink())
