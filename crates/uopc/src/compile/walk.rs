@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::RealizeOptions;
 use crate::error::{Error, Result};
@@ -17,6 +17,7 @@ use crate::runtime::Storage;
 
 /// Nodes in topological order, depth first, sources left to right, as in
 /// [`Graph`](crate::ir::visit::Graph); but a value in memory is a leaf.
+#[derive(Default)]
 pub(super) struct Walk {
     pub(super) nodes: Vec<UOp>,
     /// What the values in memory are in, in the order they were met: the slots of the plan.
@@ -51,16 +52,16 @@ const KEPT_NODES: usize = 1 << 12;
 
 thread_local! {
     /// The memory of this thread's last walk, emptied: walks are many and mostly small.
-    static SPARE: Cell<Walk> = const { Cell::new(Walk::empty()) };
+    static SPARE: Cell<Option<Box<Walk>>> = const { Cell::new(None) };
 }
 
 impl Walk {
-    pub(super) fn new(roots: &[&UOp], options: &RealizeOptions) -> Result<Walk> {
+    pub(super) fn new(roots: &[&UOp], options: &RealizeOptions) -> Result<Box<Walk>> {
         // A chain sums a product that is not rounded, and memory holds a rounded one: such a
         // product is computed again from its factors. It may be met before the chain is, so
         // the walk begins anew when one was taken from memory.
         let mut summed = FxHashSet::default();
-        let mut walk = SPARE.replace(Walk::empty());
+        let mut walk = SPARE.take().unwrap_or_default();
         loop {
             walk.run(&summed, roots, options)?;
             let before = summed.len();
@@ -72,24 +73,11 @@ impl Walk {
         }
     }
 
-    const fn empty() -> Walk {
-        Walk {
-            nodes: Vec::new(),
-            inputs: Vec::new(),
-            met: Vec::new(),
-            index: FxHashMap::with_hasher(FxBuildHasher),
-            roots: Vec::new(),
-            text: Text(Vec::new()),
-            frames: Vec::new(),
-            done: Vec::new(),
-        }
-    }
-
     /// Ends the walk and leaves its memory to the thread's next one.
-    pub(super) fn end(mut self) {
+    pub(super) fn end(mut self: Box<Walk>) {
         if self.nodes.len() <= KEPT_NODES {
             self.clear();
-            SPARE.set(self);
+            SPARE.set(Some(self));
         }
     }
 
@@ -299,6 +287,7 @@ pub(super) fn stored(u: &UOp, options: &RealizeOptions) -> Result<Option<Arc<Sto
 
 /// A structure as words, such that different ones have different texts: a record for each node,
 /// each of which says how long it is, then the roots and their number.
+#[derive(Default)]
 struct Text(Vec<u64>);
 
 impl Text {

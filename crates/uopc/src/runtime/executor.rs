@@ -114,8 +114,10 @@ impl Ready {
         let take = |bytes: usize| (bytes > 0).then(|| pool.take(bytes)).transpose();
         let arena = take(self.arena)?;
         let scratch = take(self.scratch)?;
-        let own = self.own.iter().map(|&bytes| pool.take(bytes));
-        let own: SmallVec<[Memory; 4]> = own.collect::<Result<_>>()?;
+        let mut own: SmallVec<[Memory; 4]> = SmallVec::new();
+        for &bytes in &self.own {
+            own.push(pool.take(bytes)?);
+        }
         for step in &self.steps {
             let place = |&buffer: &BufferIndex| match self.places[buffer as usize] {
                 Location::Input(slot) => Place::Shared(&inputs[slot]),
