@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::ir::fold::chain_product;
 use crate::ir::form::ShapeGraph;
 use crate::ir::op::{BufferId, Fold, Op};
+use crate::ir::positions::Positions;
 use crate::ir::uop::Sources;
 use crate::ir::{UOp, verify};
 use crate::runtime::Storage;
@@ -24,8 +25,7 @@ pub(super) struct Walk {
     pub(super) inputs: Vec<Arc<Storage>>,
     /// What was met at each node.
     met: Vec<Met>,
-    /// The position of each node, by its address.
-    index: FxHashMap<usize, u32>,
+    positions: Positions,
     roots: Vec<u32>,
     text: Text,
     frames: Vec<Frame>,
@@ -85,7 +85,6 @@ impl Walk {
         self.nodes.clear();
         self.inputs.clear();
         self.met.clear();
-        self.index.clear();
         self.roots.clear();
         self.text.0.clear();
         self.frames.clear();
@@ -122,16 +121,17 @@ impl Walk {
             true => Ok(None),
             false => stored(u, options),
         };
+        self.positions = Positions::begin();
         for &root in roots {
-            match self.index.get(&root.address()) {
-                Some(&position) => self.done.push(position),
+            match self.positions.of(root, &self.nodes) {
+                Some(position) => self.done.push(position),
                 None => self.enter(root.clone(), stored(root)?, &leaves),
             }
             while let Some(frame) = self.frames.last_mut() {
                 if let Some(s) = frame.node.src().get(frame.entered) {
                     frame.entered += 1;
-                    match self.index.get(&s.address()) {
-                        Some(&position) => self.done.push(position),
+                    match self.positions.of(s, &self.nodes) {
+                        Some(position) => self.done.push(position),
                         None => {
                             let (s, storage) = (s.clone(), stored(s)?);
                             self.enter(s, storage, &leaves);
@@ -143,6 +143,7 @@ impl Walk {
             }
             self.roots.extend(self.done.pop());
         }
+        self.positions.end();
         self.text.end(&self.roots);
         Ok(())
     }
@@ -175,11 +176,8 @@ impl Walk {
                 None
             }
         };
-        let position = self.nodes.len() as u32;
-        self.done.push(position);
-        self.index.insert(u.address(), position);
+        self.done.push(self.positions.push(u, &mut self.nodes));
         self.met.push(Met { slot, starts_tape });
-        self.nodes.push(u);
     }
 
     /// The structure: equal for graphs that one plan computes, whatever memory they read.
@@ -200,7 +198,10 @@ impl Walk {
 
     /// The positions of a node's sources, which were walked.
     fn sources<'a>(&'a self, u: &'a UOp) -> impl Iterator<Item = usize> + 'a {
-        u.src().iter().map(|s| self.index[&s.address()] as usize)
+        u.src().iter().map(|s| {
+            let position = self.positions.of(s, &self.nodes);
+            position.expect("sources are walked before their node") as usize
+        })
     }
     /// The graph with numbered slots in place of memory, and for each of its nodes that stands
     /// for one of the walk the position of that one.
@@ -315,9 +316,11 @@ impl Text {
 impl Hasher for Text {
     fn write(&mut self, bytes: &[u8]) {
         self.0.push(bytes.len() as u64);
-        for part in bytes.chunks(8) {
+        let (words, rest) = bytes.as_chunks();
+        self.0.extend(words.iter().map(|&w| u64::from_ne_bytes(w)));
+        if !rest.is_empty() {
             let mut word = [0; 8];
-            word[..part.len()].copy_from_slice(part);
+            word[..rest.len()].copy_from_slice(rest);
             self.0.push(u64::from_ne_bytes(word));
         }
     }

@@ -13,7 +13,6 @@ use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::history::{self, Kept, Tape};
@@ -22,6 +21,7 @@ use super::{Handle, Operand, Result, Site, Tensor, UOp, dtype_error, shape_error
 use crate::compile::{Engine, RealizeOptions, Realized};
 use crate::ir::Op;
 use crate::ir::op::BufferId;
+use crate::ir::positions::Positions;
 use crate::runtime::Storage;
 
 thread_local! {
@@ -119,15 +119,16 @@ fn compute_with_tape(
 /// The reductions that computing these nodes takes, down to values in memory.
 fn reductions(roots: &[UOp]) -> Vec<UOp> {
     let mut found = Vec::new();
-    let mut seen: FxHashSet<UOp> = FxHashSet::default();
-    let mut todo: Vec<UOp> = roots.to_vec();
+    let (mut seen, mut positions) = (Vec::new(), Positions::begin());
+    let mut todo: Vec<&UOp> = roots.iter().collect();
     while let Some(u) = todo.pop() {
-        if u.home().is_some() || !seen.insert(u.clone()) {
+        if u.home().is_some() || positions.of(u, &seen).is_some() {
             continue;
         }
-        todo.extend(u.src().iter().cloned());
+        positions.push(u, &mut seen);
+        todo.extend(u.src());
         if matches!(u.op(), Op::Reduce { .. }) {
-            found.push(u);
+            found.push(u.clone());
         }
     }
     found
