@@ -245,11 +245,11 @@ impl UOp {
         if order.len() == self.shape().rank() && order.iter().enumerate().all(|(k, &p)| k == p) {
             return Ok(self.clone());
         }
-        let order: Vec<u8> = order
+        let order: SmallVec<[u8; 16]> = order
             .iter()
             .map(|&p| p.try_into().unwrap_or(u8::MAX))
             .collect();
-        self.unary(Op::Permute(order.into()))
+        self.unary(Op::Permute(order[..].into()))
     }
 
     /// The window `begin..end` of each axis; the node itself if that is all of it.

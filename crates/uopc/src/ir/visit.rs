@@ -13,6 +13,9 @@ pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
     Graph::new(roots).nodes
 }
 
+/// Room for this many nodes is made at once: a loss has some hundred.
+const USUAL_NODES: usize = 64;
+
 /// A graph in dense form: nodes in topological order, numbered by position.
 pub struct Graph {
     /// The nodes, sources before consumers.
@@ -30,12 +33,13 @@ impl Graph {
     /// Numbers the graph under the roots in the order of [`toposort`].
     pub fn new(roots: &[UOp]) -> Graph {
         let mut graph = Graph {
-            nodes: Vec::new(),
-            roots: Vec::new(),
-            sources: Vec::new(),
-            starts: vec![0],
+            nodes: Vec::with_capacity(USUAL_NODES),
+            roots: Vec::with_capacity(roots.len()),
+            sources: Vec::with_capacity(USUAL_NODES),
+            starts: Vec::with_capacity(USUAL_NODES),
             positions: Positions::begin(),
         };
+        graph.starts.push(0);
         // A frame is a node and how many of its sources have been entered; `done` holds the
         // positions of those.
         let mut stack: Vec<(&UOp, usize)> = Vec::new();
