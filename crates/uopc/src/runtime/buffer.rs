@@ -155,7 +155,7 @@ fn capacity(bytes: usize) -> Option<usize> {
 /// The number of a capacity among all that [`capacity`] gives: four for each power of two.
 fn class(capacity: usize) -> usize {
     let octave = (capacity / ALIGNMENT).ilog2();
-    let quarter = (4 * (capacity / ALIGNMENT) >> octave) - 4;
+    let quarter = ((4 * (capacity / ALIGNMENT)) >> octave) - 4;
     4 * octave as usize + quarter
 }
 
