@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::dtype::DType;
 use super::fold::fold_of;
@@ -117,13 +117,15 @@ impl UOp {
         if shape.rank() == 0 && self.shape().rank() == 0 {
             return Ok(self.clone());
         }
-        self.reshape(&vec![1; shape.rank()])?.expand(shape)
+        let ones: SmallVec<[usize; 6]> = smallvec![1; shape.rank()];
+        self.reshape(&ones)?.expand(shape)
     }
 
     // ---- arithmetic ----
 
     fn unary(&self, op: Op) -> Result<UOp> {
-        UOp::new(op, [self.clone()].as_slice())
+        let src: Sources = smallvec![self.clone()];
+        UOp::new(op, src)
     }
 
     fn binary(&self, op: Op, b: &UOp) -> Result<UOp> {
@@ -243,11 +245,11 @@ impl UOp {
         if order.len() == self.shape().rank() && order.iter().enumerate().all(|(k, &p)| k == p) {
             return Ok(self.clone());
         }
-        let order: Vec<u8> = order
+        let order: SmallVec<[u8; 16]> = order
             .iter()
             .map(|&p| p.try_into().unwrap_or(u8::MAX))
             .collect();
-        self.unary(Op::Permute(order.into()))
+        self.unary(Op::Permute(order[..].into()))
     }
 
     /// The window `begin..end` of each axis; the node itself if that is all of it.

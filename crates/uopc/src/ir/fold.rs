@@ -1,6 +1,6 @@
 //! Which sums are contractions: decided once, from structure, when a REDUCE is built.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::op::{Fold, Op, ReduceOp};
 use super::uop::UOp;
@@ -21,7 +21,7 @@ enum Part {
 }
 
 /// Each axis as factors of its extent, outermost first.
-type Axes = Vec<SmallVec<[(usize, Part); 2]>>;
+type Axes = SmallVec<[SmallVec<[(usize, Part); 2]>; 4]>;
 
 /// The fold of a reduction of the last `n` axes of `x`.
 ///
@@ -34,6 +34,7 @@ pub fn fold_of(op: ReduceOp, x: &UOp, n: usize) -> Fold {
         || n == 0
         || n > x.shape().rank()
         || x.shape().contains(&0)
+        || !may_be_chained(x)
     {
         return Fold::Lanes;
     }
@@ -147,20 +148,21 @@ fn before(u: &UOp, axes: Axes) -> Axes {
     let from = u.src()[0].shape();
     match u.op() {
         Op::Permute(order) => {
-            let mut out: Axes = vec![SmallVec::new(); from.rank()];
+            let mut out: Axes = smallvec![SmallVec::new(); from.rank()];
             for (axis, &p) in axes.into_iter().zip(order.iter()) {
                 out[p as usize] = axis;
             }
             out
         }
-        _ => regroup(axes.into_iter().flatten().collect(), from),
+        _ => regroup(axes, from),
     }
 }
 
-/// Hands a row-major list of factors out to axes, splitting a factor where an axis ends inside
-/// it, and giving up exactness (Mixed) where the extents do not divide.
-fn regroup(factors: Vec<(usize, Part)>, to: &[usize]) -> Axes {
-    let mut left: Vec<(usize, Part)> = factors.into_iter().rev().collect();
+/// Hands the factors of axes, in row-major order, out to others, splitting a factor where an axis
+/// ends inside it, and giving up exactness (Mixed) where the extents do not divide.
+fn regroup(axes: Axes, to: &[usize]) -> Axes {
+    let mut left: SmallVec<[(usize, Part); 8]> = axes.into_iter().flatten().collect();
+    left.reverse();
     let mut out = Axes::new();
     for &extent in to {
         let mut axis: SmallVec<[(usize, Part); 2]> = SmallVec::new();

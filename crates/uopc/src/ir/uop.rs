@@ -4,6 +4,10 @@ use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::mem;
+use std::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::sync::{Arc, LazyLock, Weak};
 
 use hashbrown::HashTable;
@@ -34,6 +38,10 @@ struct Node {
     dtype: DType,
     /// Whether the intern table knows it.
     listed: bool,
+    /// Whether `home` was ever set.
+    settled: AtomicBool,
+    /// See [`Positions`](super::positions::Positions).
+    note: AtomicU32,
     /// Where the user wrote it; not part of its identity, the first writer wins.
     site: Option<Site>,
     /// The memory that holds its value, once there is one; not part of its identity.
@@ -84,6 +92,8 @@ impl UOp {
             hash,
             dtype,
             listed: true,
+            settled: AtomicBool::new(false),
+            note: AtomicU32::new(0),
             site,
             home: Mutex::new(None),
         });
@@ -128,14 +138,27 @@ impl UOp {
         Arc::as_ptr(&self.0) as usize
     }
 
+    /// Its position in the list that took it last.
+    pub(super) fn note(&self) -> u32 {
+        self.0.note.load(Relaxed)
+    }
+
+    pub(super) fn set_note(&self, position: u32) {
+        self.0.note.store(position, Relaxed);
+    }
+
     /// The memory that holds the node's value, if it was computed and is still alive.
     pub fn home(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        if !self.0.settled.load(Acquire) {
+            return None;
+        }
         self.0.home.lock().as_ref()?.upgrade()
     }
 
     /// Notes that this memory holds the node's value, for as long as someone owns it.
     pub fn set_home(&self, storage: &Arc<dyn Any + Send + Sync>) {
         *self.0.home.lock() = Some(Arc::downgrade(storage));
+        self.0.settled.store(true, Release);
     }
 
     /// Forgets the memory noted by [`set_home`](Self::set_home).
@@ -239,7 +262,8 @@ impl Drop for Node {
         if self.src.is_empty() {
             return;
         }
-        let mut dying = vec![mem::take(&mut self.src)];
+        let mut dying: SmallVec<[Sources; 4]> = SmallVec::new();
+        dying.push(mem::take(&mut self.src));
         while let Some(sources) = dying.pop() {
             for u in sources {
                 let address = Arc::as_ptr(&u.0);

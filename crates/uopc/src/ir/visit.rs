@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
+use super::positions::Positions;
 use super::uop::{Sources, UOp};
 use crate::error::Result;
 
@@ -11,6 +12,9 @@ use crate::error::Result;
 pub fn toposort(roots: &[UOp]) -> Vec<UOp> {
     Graph::new(roots).nodes
 }
+
+/// Room for this many nodes is made at once: a loss has some hundred.
+const USUAL_NODES: usize = 64;
 
 /// A graph in dense form: nodes in topological order, numbered by position.
 pub struct Graph {
@@ -22,49 +26,57 @@ pub struct Graph {
     sources: Vec<u32>,
     /// Where the sources of node i begin; one more entry than nodes.
     starts: Vec<u32>,
-    index: FxHashMap<usize, u32>,
+    positions: Positions,
 }
 
 impl Graph {
     /// Numbers the graph under the roots in the order of [`toposort`].
     pub fn new(roots: &[UOp]) -> Graph {
         let mut graph = Graph {
-            nodes: Vec::new(),
-            roots: Vec::new(),
-            sources: Vec::new(),
-            starts: vec![0],
-            index: FxHashMap::default(),
+            nodes: Vec::with_capacity(USUAL_NODES),
+            roots: Vec::with_capacity(roots.len()),
+            sources: Vec::with_capacity(USUAL_NODES),
+            starts: Vec::with_capacity(USUAL_NODES),
+            positions: Positions::begin(),
         };
-        // A frame is a node and how many of its sources have been entered.
+        graph.starts.push(0);
+        // A frame is a node and how many of its sources have been entered; `done` holds the
+        // positions of those.
         let mut stack: Vec<(&UOp, usize)> = Vec::new();
+        let mut done: Vec<u32> = Vec::new();
         for root in roots {
-            if !graph.index.contains_key(&root.address()) {
-                stack.push((root, 0));
-            }
+            graph.enter(root, &mut stack, &mut done);
             while let Some((u, entered)) = stack.last_mut() {
+                let u: &UOp = u;
                 if let Some(s) = u.src().get(*entered) {
                     *entered += 1;
-                    if !graph.index.contains_key(&s.address()) {
-                        stack.push((s, 0));
-                    }
+                    graph.enter(s, &mut stack, &mut done);
                 } else {
-                    let u: &UOp = u;
                     stack.pop();
-                    graph.append(u);
+                    let sources = done.len() - u.src().len();
+                    graph.sources.extend(done.drain(sources..));
+                    done.push(graph.append(u));
                 }
             }
-            graph.roots.push(graph.index[&root.address()]);
+            graph.roots.extend(done.pop());
         }
+        graph.positions.end();
         graph
     }
 
-    fn append(&mut self, u: &UOp) {
-        for s in u.src() {
-            self.sources.push(self.index[&s.address()]);
+    /// Takes up a node; one that was met before or has no sources is done at once.
+    fn enter<'a>(&mut self, u: &'a UOp, stack: &mut Vec<(&'a UOp, usize)>, done: &mut Vec<u32>) {
+        match self.positions.of(u, &self.nodes) {
+            Some(position) => done.push(position),
+            None if u.src().is_empty() => done.push(self.append(u)),
+            None => stack.push((u, 0)),
         }
+    }
+
+    /// Gives a node its position; its sources are listed already.
+    fn append(&mut self, u: &UOp) -> u32 {
         self.starts.push(self.sources.len() as u32);
-        self.index.insert(u.address(), self.nodes.len() as u32);
-        self.nodes.push(u.clone());
+        self.positions.push(u.clone(), &mut self.nodes)
     }
 
     /// How many nodes there are.
@@ -84,7 +96,7 @@ impl Graph {
 
     /// The position of a node, if it is in the graph.
     pub fn position(&self, u: &UOp) -> Option<usize> {
-        self.index.get(&u.address()).map(|&i| i as usize)
+        self.positions.of(u, &self.nodes).map(|i| i as usize)
     }
 
     /// For each node how often it is read: once per appearance among sources and roots.

@@ -107,16 +107,30 @@ fn with_gradients(parameters: &[Tensor]) -> Result<Vec<(usize, Tensor)>> {
     Ok(gradients)
 }
 
-/// Numbers of one step in a buffer, read one by one in the dtype in which they are needed.
-struct Numbers(Tensor);
+/// Numbers of one step in a buffer, read one by one in the dtypes in which they are needed.
+struct Numbers<const N: usize> {
+    buffer: Tensor,
+    read: Vec<(DType, [Tensor; N])>,
+}
 
-impl Numbers {
-    fn new<const N: usize>(values: [f64; N]) -> Numbers {
-        Numbers(Tensor::from(values))
+impl<const N: usize> Numbers<N> {
+    fn new(values: [f64; N]) -> Numbers<N> {
+        Numbers {
+            buffer: Tensor::from(values),
+            read: Vec::new(),
+        }
     }
 
-    fn get(&self, k: usize, dtype: DType) -> Result<Tensor> {
-        self.0.get(k)?.cast(dtype)
+    /// The numbers in that dtype.
+    fn of(&mut self, dtype: DType) -> Result<[Tensor; N]> {
+        if let Some((_, numbers)) = self.read.iter().find(|(d, _)| *d == dtype) {
+            return Ok(numbers.clone());
+        }
+        let numbers = (0..N).map(|k| self.buffer.get(k)?.cast(dtype));
+        let numbers = numbers.collect::<Result<Vec<_>>>()?;
+        let numbers: [Tensor; N] = numbers.try_into().expect("one tensor a number");
+        self.read.push((dtype, numbers.clone()));
+        Ok(numbers)
     }
 }
 
@@ -223,17 +237,18 @@ impl Optimizer for Sgd {
     fn update(&mut self, also: &[&Tensor]) -> Result<()> {
         let _off = no_grad();
         let gradients = with_gradients(&self.parameters)?;
-        let numbers = Numbers::new([self.learning_rate, self.momentum]);
+        let mut numbers = Numbers::new([self.learning_rate, self.momentum]);
         let mut updates = Vec::new();
         for (k, gradient) in &gradients {
             let p = &self.parameters[*k];
             let wide = p.dtype().accumulator();
+            let [rate, momentum] = &numbers.of(wide)?;
             let mut direction = gradient.cast(wide)?;
             if let Some(velocity) = self.velocity.get(*k) {
-                direction = velocity.mul(&numbers.get(1, wide)?)?.add(&direction)?;
+                direction = velocity.mul(momentum)?.add(&direction)?;
                 updates.push((velocity, direction.clone()));
             }
-            let change = direction.mul(&numbers.get(0, wide)?)?;
+            let change = direction.mul(rate)?;
             updates.push((p, p.cast(wide)?.sub(&change)?.cast(p.dtype())?));
         }
         carry_out(&updates, &gradients, also)
@@ -341,7 +356,7 @@ impl Optimizer for AdamW {
             self.betas,
             self.steps.saturating_add(1) as f64,
         );
-        let numbers = Numbers::new([
+        let mut numbers = Numbers::new([
             1.0 - rate * self.weight_decay,
             1.0 - b1,
             b2,
@@ -354,13 +369,13 @@ impl Optimizer for AdamW {
         for (k, gradient) in &gradients {
             let (p, m, v) = (&self.parameters[*k], &self.means[*k], &self.squares[*k]);
             let wide = p.dtype().accumulator();
-            let number = |k| numbers.get(k, wide);
+            let [decay, new_1, old_2, new_2, correction, eps, rate] = &numbers.of(wide)?;
             let g = gradient.cast(wide)?;
-            let decayed = p.cast(wide)?.mul(&number(0)?)?;
-            let new_m = m.add(&g.sub(m)?.mul(&number(1)?)?)?;
-            let new_v = v.mul(&number(2)?)?.add(&g.mul(&g)?.mul(&number(3)?)?)?;
-            let divisor = new_v.sqrt()?.div(&number(4)?)?.add(&number(5)?)?;
-            let change = new_m.div(&divisor)?.mul(&number(6)?)?;
+            let decayed = p.cast(wide)?.mul(decay)?;
+            let new_m = m.add(&g.sub(m)?.mul(new_1)?)?;
+            let new_v = v.mul(old_2)?.add(&g.mul(&g)?.mul(new_2)?)?;
+            let divisor = new_v.sqrt()?.div(correction)?.add(eps)?;
+            let change = new_m.div(&divisor)?.mul(rate)?;
             updates.push((p, decayed.sub(&change)?.cast(p.dtype())?));
             updates.push((m, new_m));
             updates.push((v, new_v));

@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{Error, Handle, Result, Shape, Site, UOp};
 use crate::autodiff::carries;
 use crate::ir::Op;
 use crate::ir::op::{BufferId, LiveBuffer, StageKind};
+use crate::ir::positions::Positions;
 use crate::runtime::Storage;
 
 /// Memory of interior nodes that one run has kept for gradients.
@@ -142,12 +142,13 @@ fn live(u: &UOp) -> Option<&Arc<LiveBuffer>> {
 /// The live buffers below the roots, each once, along the sources that `follow` lets through.
 fn buffers(roots: &[UOp], follow: impl Fn(&UOp, usize) -> bool) -> Vec<UOp> {
     let mut found = Vec::new();
-    let mut seen: FxHashSet<&UOp> = FxHashSet::default();
+    let (mut seen, mut positions) = (Vec::new(), Positions::begin());
     let mut todo: Vec<&UOp> = roots.iter().rev().collect();
     while let Some(u) = todo.pop() {
-        if !seen.insert(u) {
+        if positions.of(u, &seen).is_some() {
             continue;
         }
+        positions.push(u, &mut seen);
         if live(u).is_some() {
             found.push(u.clone());
         }
