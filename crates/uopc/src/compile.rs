@@ -11,6 +11,7 @@ mod walk;
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::backend::c::render::render;
 use crate::debug::{self, DeviceChoice, Settings};
@@ -20,13 +21,14 @@ use crate::ir::form::BufferIndex;
 use crate::ir::op::{BufferId, Op};
 use crate::ir::{UOp, verify, visit};
 use crate::pass;
+use crate::pass::explain::steps;
 use crate::pass::memory::plan_memory;
 use crate::pass::pipeline::{self, Lowered};
 use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::Ready;
-use crate::runtime::{Code, Device, Pool, Storage};
+use crate::runtime::{Code, Device, Pool, Storage, interrupt};
 
 use interp_device::InterpDevice;
 use plans::Plans;
@@ -83,7 +85,7 @@ pub struct Stats {
 
 /// A plan, ready to run, in terms of the walk that led to it.
 struct Compiled {
-    ready: Ready,
+    ready: Arc<Ready>,
     /// The plan buffer of each root.
     outputs: Vec<BufferIndex>,
     /// Nodes to keep, by position in the walk, and their buffers.
@@ -140,7 +142,8 @@ impl Engine {
     /// Each root's home becomes its storage, which the caller owns.
     ///
     /// # Errors
-    /// When the graph can't be lowered or compiled, or memory runs out.
+    /// When the graph can't be lowered or compiled, memory runs out, or a check of this thread asks
+    /// to stop, see [`interrupt`]. Then nothing has changed.
     pub fn realize(&self, roots: &[UOp], options: &RealizeOptions) -> Result<Realized> {
         let mut outputs: Vec<Option<Arc<Storage>>> = Vec::with_capacity(roots.len());
         let mut open = Vec::new();
@@ -158,7 +161,7 @@ impl Engine {
             let ready = &compiled.ready;
             self.launches.fetch_add(ready.launches() as u64, Relaxed);
             self.peak.fetch_max(ready.peak_bytes() as u64, Relaxed);
-            let held = ready.run(&walk.inputs, self.device.pool())?;
+            let held = interrupt::run(ready, &walk.inputs, self.device.pool())?;
             let at = |buffer: BufferIndex| {
                 let storage = held[buffer as usize].clone();
                 storage.expect("outputs and kept buffers outlive the run")
@@ -194,6 +197,9 @@ impl Engine {
         let buffers: Vec<BufferIndex> = kept.iter().map(|&(_, buffer)| buffer).collect();
         let memory = plan_memory(&lowered.plan, &buffers);
         let executable = self.device.compile(&codes(&lowered))?;
+        let steps = lowered.launches.iter().map(|l| steps(&l.loops));
+        let steps = steps.fold(0, u64::saturating_add);
+        let seconds = steps as f64 / self.device.steps_per_second() as f64;
         let Lowered { plan, .. } = lowered;
         let ready = Ready::new(
             &plan,
@@ -202,8 +208,9 @@ impl Engine {
             memory.arena,
             memory.peak,
         );
+        let ready = ready.expect(Duration::from_secs_f64(seconds));
         Ok(Compiled {
-            ready,
+            ready: Arc::new(ready),
             outputs: plan.outputs,
             kept,
         })

@@ -4,10 +4,11 @@
 //! are kept have memory of their own, which is written during the run and shared after it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Executable, Memory, Place, Pool, Storage};
+use super::{Executable, Memory, Place, Pool, Storage, interrupt};
 use crate::error::Result;
 use crate::ir::form::{BufferIndex, Plan, Role};
 
@@ -20,6 +21,7 @@ pub struct Ready {
     arena: usize,
     scratch: usize,
     peak: usize,
+    expected: Duration,
 }
 
 /// One launch, with the buffers that are its arguments.
@@ -78,7 +80,18 @@ impl Ready {
             arena,
             scratch,
             peak: peak + scratch,
+            expected: Duration::ZERO,
         }
+    }
+
+    /// Notes how long a run should take.
+    pub fn expect(self, expected: Duration) -> Ready {
+        Ready { expected, ..self }
+    }
+
+    /// How long a run should take, at a guess; nothing if nobody has guessed.
+    pub fn expected(&self) -> Duration {
+        self.expected
     }
 
     /// How many launches a run makes.
@@ -95,7 +108,7 @@ impl Ready {
     /// it afterwards; nothing for temporaries.
     ///
     /// # Errors
-    /// When memory runs out or a launch fails.
+    /// When memory runs out, a launch fails, or a check of this thread asks to stop before one.
     pub fn run(
         &self,
         inputs: &[Arc<Storage>],
@@ -110,6 +123,7 @@ impl Ready {
         };
         let owned: Vec<Option<Memory>> = self.places.iter().map(own).collect::<Result<_>>()?;
         for step in &self.steps {
+            interrupt::ask()?;
             let place = |&buffer: &BufferIndex| match self.places[buffer as usize] {
                 Location::Input(slot) => Place::Shared(&inputs[slot]),
                 Location::Arena { offset, bytes } => {
