@@ -443,6 +443,52 @@ fn a_compiler_is_ended_with_all_that_it_has_started() {
 }
 
 #[test]
+fn waiting_for_another_threads_compiler_can_be_stopped() {
+    let root = TempDir::new().unwrap();
+    let fifo = |name: &str| {
+        let path = root.path().join(name);
+        assert!(
+            Command::new("mkfifo")
+                .arg(&path)
+                .status()
+                .unwrap()
+                .success()
+        );
+        path
+    };
+    let (begun, go) = (fifo("begun"), fifo("go"));
+    let real = Compiler::find(None, &search_path()).unwrap();
+    let text = format!(
+        "echo begun > '{}'\nread word < '{}'\nexec '{}' \"$@\"",
+        begun.display(),
+        go.display(),
+        real.program().display()
+    );
+    script(&root.path().join("cc"), &text);
+    let engine = Arc::new(with_cc(root.path()));
+    let first = engine.clone();
+    let first = thread::spawn(move || with_engine(&first, || several_launches().0.to_vec::<f32>()));
+    assert_eq!(fs::read_to_string(begun).unwrap(), "begun\n");
+    let (tensor, value) = several_launches();
+    with_engine(&engine, || {
+        let _entered = enter_every(Duration::ZERO, stop_at(3).1);
+        assert!(is_interrupted(tensor.realize()));
+    });
+    assert_eq!(
+        engine.stats().compiler_calls,
+        1,
+        "it waited for the other's"
+    );
+    fs::write(go, "go\n").unwrap();
+    assert_eq!(first.join().unwrap().unwrap(), value);
+    with_engine(&engine, || {
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), value);
+    });
+    let stats = engine.stats();
+    assert_eq!((stats.plans, stats.plan_hits, stats.plan_misses), (1, 1, 1));
+}
+
+#[test]
 fn a_compiler_that_nobody_stops_is_waited_for() {
     let root = TempDir::new().unwrap();
     let cc = root.path().join("cc");

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::error::Result;
+use crate::runtime::interrupt;
 
 /// A structure, hashed.
 pub(super) type Key = [u8; 32];
@@ -46,10 +47,10 @@ impl<T> Plans<T> {
 
     /// The plan of that key, made now if it is not known. When several threads ask for it, one
     /// makes it and the others wait; different plans are made side by side. A failure is not
-    /// remembered.
+    /// remembered, and a check of this thread may stop it.
     pub(super) fn get(&self, key: Key, make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
         let made = self.slot(key);
-        let mut plan = made.lock();
+        let mut plan = interrupt::lock(&made)?;
         if let Some(plan) = &*plan {
             self.table.lock().hits += 1;
             return Ok(plan.clone());

@@ -18,6 +18,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
 
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::executor::Ready;
@@ -152,14 +153,29 @@ fn ask_those_due() -> Result<()> {
     }
 }
 
+/// Locks a mutex and asks the checks while another thread holds it.
+///
+/// # Errors
+/// [`Error::Interrupted`] if a check says so.
+pub fn lock<T>(mutex: &Mutex<T>) -> Result<MutexGuard<'_, T>> {
+    loop {
+        let Some(period) = shortest_period() else {
+            return Ok(mutex.lock());
+        };
+        match mutex.try_lock_for(period) {
+            Some(guard) => return Ok(guard),
+            None => ask()?,
+        }
+    }
+}
+
 /// Waits for a message and asks the checks meanwhile; `None` when the sender is gone.
 ///
 /// # Errors
 /// [`Error::Interrupted`] if a check says so.
 pub fn receive<T>(from: &Receiver<T>) -> Result<Option<T>> {
     loop {
-        let periods = |checks: &Checks| checks.installed.iter().map(|c| c.period).min();
-        let Some(period) = CHECKS.with_borrow(periods) else {
+        let Some(period) = shortest_period() else {
             return Ok(from.recv().ok());
         };
         match from.recv_timeout(period) {
@@ -167,6 +183,14 @@ pub fn receive<T>(from: &Receiver<T>) -> Result<Option<T>> {
             Err(RecvTimeoutError::Disconnected) => return Ok(None),
             Err(RecvTimeoutError::Timeout) => ask()?,
         }
+    }
+}
+
+/// How long to wait before the next question; `None` where there is nobody to ask.
+fn shortest_period() -> Option<Duration> {
+    match is_installed() {
+        true => CHECKS.with_borrow(|checks| checks.installed.iter().map(|c| c.period).min()),
+        false => None,
     }
 }
 
