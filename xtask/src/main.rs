@@ -20,7 +20,7 @@ usage: cargo xtask <command>
   tidy          what no compiler checks: imports, unsafe, file sizes, golden files, ...
   facts         runs the test of every fact and prints a line for each
   deep          the long versions of the tests, in release mode
-  perf          sizes, depths and training times, in release mode
+  perf          depths, what a call costs and training times, in release mode
   docs          writes docs/reference/ops.md and env.md from their tables (--check: compares)
   bless         rewrites the golden files from what the compiler prints now
 ";

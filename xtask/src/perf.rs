@@ -1,4 +1,4 @@
-//! Measurements: sizes and depths of graphs, and five training runs on the digits.
+//! Measurements: depths of graphs, what a call costs, and five training runs on the digits.
 //!
 //! Nothing here passes or fails by its time, because one machine's seconds say little about
 //! another's; the tables are for people. `cargo xtask ci` checks counts instead.
@@ -14,17 +14,20 @@ const SEEDS: std::ops::Range<u32> = 0..5;
 
 /// Prints the measurements.
 pub fn perf() -> Result<()> {
-    let depth = [
+    let tests = [
         "test",
         "--release",
         "--package",
         "uopc",
         "--test",
         "depth",
+        "--test",
+        "overhead",
         "--",
         "--nocapture",
+        "--test-threads=1",
     ];
-    run(cargo(&depth).env("UOPC_PERF", "1"))?;
+    run(cargo(&tests).env("UOPC_PERF", "1"))?;
     train()
 }
 

@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use smallvec::SmallVec;
+
 use crate::backend::c::render::render;
 use crate::debug::{self, DeviceChoice, Settings};
 use crate::error::{Error, Result};
@@ -85,11 +87,10 @@ pub struct Stats {
 
 /// A plan, ready to run, in terms of the walk that led to it.
 struct Compiled {
+    /// Its results are the roots, then the nodes to keep.
     ready: Arc<Ready>,
-    /// The plan buffer of each root.
-    outputs: Vec<BufferIndex>,
-    /// Nodes to keep, by position in the walk, and their buffers.
-    kept: Vec<(usize, BufferIndex)>,
+    /// The nodes to keep, by position in the walk.
+    kept: Vec<usize>,
 }
 
 impl Engine {
@@ -146,38 +147,40 @@ impl Engine {
     /// to stop, see [`interrupt`]. Then nothing has changed.
     pub fn realize(&self, roots: &[UOp], options: &RealizeOptions) -> Result<Realized> {
         let mut outputs: Vec<Option<Arc<Storage>>> = Vec::with_capacity(roots.len());
-        let mut open = Vec::new();
+        let mut open: SmallVec<[&UOp; 4]> = SmallVec::new();
         for root in roots {
             let stored = walk::stored(root, options)?;
             if stored.is_none() {
-                open.push(root.clone());
+                open.push(root);
             }
             outputs.push(stored);
         }
         let mut tape = Vec::new();
         if !open.is_empty() {
             let walk = Walk::new(&open, options)?;
-            let compiled = self.plans.get(walk.key(), || self.compile(&walk))?;
+            let compiled = self.plans.get(walk.text(), || self.compile(&walk))?;
             let ready = &compiled.ready;
             self.launches.fetch_add(ready.launches() as u64, Relaxed);
             self.peak.fetch_max(ready.peak_bytes() as u64, Relaxed);
-            let held = interrupt::run(ready, &walk.inputs, self.device.pool())?;
-            let at = |buffer: BufferIndex| {
-                let storage = held[buffer as usize].clone();
-                storage.expect("outputs and kept buffers outlive the run")
+            let results = interrupt::run(ready, &walk.inputs, self.device.pool())?;
+            let mut results = results.into_iter();
+            let mut next = || {
+                results
+                    .next()
+                    .expect("a result for each root and kept node")
             };
-            for &(position, buffer) in &compiled.kept {
-                let (node, storage) = (walk.nodes[position].clone(), at(buffer));
-                settle(&node, &storage);
-                tape.push((node, storage));
-            }
-            let mut computed = open.iter().zip(&compiled.outputs);
-            for output in outputs.iter_mut().filter(|o| o.is_none()) {
-                let (root, &buffer) = computed.next().expect("one buffer an open root");
-                let storage = at(buffer);
+            let computed = roots.iter().zip(&mut outputs).filter(|(_, o)| o.is_none());
+            for (root, output) in computed {
+                let storage = next();
                 settle(root, &storage);
                 *output = Some(storage);
             }
+            for &position in &compiled.kept {
+                let (node, storage) = (walk.nodes[position].clone(), next());
+                settle(&node, &storage);
+                tape.push((node, storage));
+            }
+            walk.end();
         }
         let outputs = outputs.into_iter().map(|o| o.expect("filled above"));
         Ok(Realized {
@@ -192,28 +195,27 @@ impl Engine {
         let nodes = visit::Graph::new(graph.roots()).nodes;
         let homes = lowered.homes.iter();
         let homes = homes.map(|&(node, buffer)| (position_of[&nodes[node]], buffer));
-        let mut kept: Vec<_> = homes.filter(|&(k, _)| walk.on_tape[k]).collect();
+        let on_tape = walk.on_tape();
+        let mut kept: Vec<_> = homes.filter(|&(k, _)| on_tape[k]).collect();
         kept.sort_unstable();
-        let buffers: Vec<BufferIndex> = kept.iter().map(|&(_, buffer)| buffer).collect();
+        let (kept, buffers): (Vec<usize>, Vec<BufferIndex>) = kept.into_iter().unzip();
         let memory = plan_memory(&lowered.plan, &buffers);
         let executable = self.device.compile(&codes(&lowered))?;
         let steps = lowered.launches.iter().map(|l| steps(&l.loops));
         let steps = steps.fold(0, u64::saturating_add);
         let seconds = steps as f64 / self.device.steps_per_second() as f64;
-        let Lowered { plan, .. } = lowered;
+        let plan = &lowered.plan;
+        let results = [&plan.outputs[..], &buffers].concat();
         let ready = Ready::new(
-            &plan,
+            plan,
             executable,
             &memory.offsets,
             memory.arena,
             memory.peak,
+            results,
         );
-        let ready = ready.expect(Duration::from_secs_f64(seconds));
-        Ok(Compiled {
-            ready: Arc::new(ready),
-            outputs: plan.outputs,
-            kept,
-        })
+        let ready = Arc::new(ready.expect(Duration::from_secs_f64(seconds)));
+        Ok(Compiled { ready, kept })
     }
 
     /// The C text of the kernels that compute the roots.
@@ -298,7 +300,10 @@ fn device(settings: &Settings, pool: Arc<Pool>) -> Result<Box<dyn Device>> {
 /// # Errors
 /// When a text slot is not bound.
 pub fn plan_key(roots: &[UOp], options: &RealizeOptions) -> Result<[u8; 32]> {
-    Ok(Walk::new(roots, options)?.key())
+    let roots: Vec<&UOp> = roots.iter().collect();
+    let walk = Walk::new(&roots, options)?;
+    let bytes: Vec<u8> = walk.text().iter().flat_map(|w| w.to_ne_bytes()).collect();
+    Ok(*blake3::hash(&bytes).as_bytes())
 }
 
 /// Lowers roots for inspection, without running anything. Live memory becomes numbered slots; a
@@ -319,9 +324,9 @@ pub fn lower(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<L
     let graph = if visit::toposort(roots).iter().any(is_text) {
         verify::shape_graph(roots.to_vec())?
     } else {
-        Walk::new(roots, &RealizeOptions::default())?
-            .with_slots()?
-            .0
+        let roots: Vec<&UOp> = roots.iter().collect();
+        let walk = Walk::new(&roots, &RealizeOptions::default())?;
+        walk.with_slots()?.0
     };
     pipeline::lower(&graph, name, settings)
 }

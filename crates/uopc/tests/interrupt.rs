@@ -196,7 +196,6 @@ struct Gated {
     ready: Arc<Ready>,
     x: Arc<Storage>,
     pool: Arc<Pool>,
-    output: usize,
     begun: Receiver<ThreadId>,
     go: Sender<()>,
     alive: Receiver<()>,
@@ -234,12 +233,12 @@ impl Gated {
             &memory.offsets,
             memory.arena,
             memory.peak,
+            lowered.plan.outputs.clone(),
         );
         Gated {
             ready: Arc::new(ready.expect(expected)),
             x: Storage::from_slice(&[1.0f32, 2.0, 3.0, 4.0]).unwrap(),
             pool,
-            output: lowered.plan.outputs[0] as usize,
             begun,
             go,
             alive,
@@ -248,9 +247,8 @@ impl Gated {
 
     fn run(&self) -> Result<f32> {
         let inputs = [self.x.clone()];
-        let mut held = interrupt::run(&self.ready, &inputs, &self.pool)?;
-        let output = held.swap_remove(self.output).expect("an output");
-        Ok(output.to_vec::<f32>()[0])
+        let results = interrupt::run(&self.ready, &inputs, &self.pool)?;
+        Ok(results[0].to_vec::<f32>()[0])
     }
 
     fn say_go(&self, times: usize) {

@@ -61,6 +61,24 @@ fn zero_bytes_are_memory_like_any_other() {
 }
 
 #[test]
+fn memory_of_every_size_is_reused() {
+    let pool = Pool::new(1 << 30);
+    let sizes = (0..3000).chain((12..22).flat_map(|k| (0..8).map(move |j| (8 + j) << k >> 3)));
+    for bytes in sizes.flat_map(|n| [n, n + 1]) {
+        let memory = pool.take(bytes).unwrap();
+        let capacity = pool.live_bytes();
+        assert!((bytes..=bytes * 5 / 4 + 64).contains(&capacity), "{bytes}");
+        memory.write_at(0, &vec![1; bytes]);
+        drop(memory);
+        let (fresh, idle) = (pool.fresh_blocks(), pool.idle_bytes());
+        let again = pool.take(bytes).unwrap();
+        assert_eq!(pool.fresh_blocks(), fresh, "{bytes}");
+        assert_eq!(pool.idle_bytes(), idle - capacity, "{bytes}");
+        again.write_at(0, &vec![2; bytes]);
+    }
+}
+
+#[test]
 fn dropped_memory_is_used_again() {
     let pool = Pool::new(1 << 20);
     drop(pool.take(1000).unwrap());

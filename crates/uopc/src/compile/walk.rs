@@ -1,12 +1,12 @@
 //! The part of a graph that has to be computed: from the roots down to values in memory.
 
+use std::cell::Cell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::RealizeOptions;
-use super::plans::Key;
 use crate::error::{Error, Result};
 use crate::ir::fold::chain_product;
 use crate::ir::form::ShapeGraph;
@@ -17,49 +17,92 @@ use crate::runtime::Storage;
 
 /// Nodes in topological order, depth first, sources left to right, as in
 /// [`Graph`](crate::ir::visit::Graph); but a value in memory is a leaf.
+#[derive(Default)]
 pub(super) struct Walk {
     pub(super) nodes: Vec<UOp>,
     /// What the values in memory are in, in the order they were met: the slots of the plan.
     pub(super) inputs: Vec<Arc<Storage>>,
-    /// For each node whether it depends on a leaf of the tape.
-    pub(super) on_tape: Vec<bool>,
-    /// For each node the slot it is, if it is in memory.
-    slots: Vec<Option<u32>>,
-    /// For each node whether it begins a path of the tape.
-    starts_tape: Vec<bool>,
-    /// Positions of all sources, one node's after the other's, and where each node's end.
-    sources: Vec<u32>,
-    ends: Vec<usize>,
+    /// What was met at each node.
+    met: Vec<Met>,
+    /// The position of each node, by its address.
+    index: FxHashMap<usize, u32>,
     roots: Vec<u32>,
+    text: Text,
+    frames: Vec<Frame>,
+    done: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Met {
+    /// The slot that the node is, if it is in memory.
+    slot: Option<u32>,
+    /// Whether it begins a path of the tape.
+    starts_tape: bool,
+}
+
+/// A node whose sources are being walked.
+struct Frame {
+    node: UOp,
+    /// How many sources have been entered.
+    entered: usize,
+}
+
+/// Walks of at most this many nodes leave their memory to the next one.
+const KEPT_NODES: usize = 1 << 12;
+
+thread_local! {
+    /// The memory of this thread's last walk, emptied: walks are many and mostly small.
+    static SPARE: Cell<Option<Box<Walk>>> = const { Cell::new(None) };
 }
 
 impl Walk {
-    pub(super) fn new(roots: &[UOp], options: &RealizeOptions) -> Result<Walk> {
+    pub(super) fn new(roots: &[&UOp], options: &RealizeOptions) -> Result<Box<Walk>> {
         // A chain sums a product that is not rounded, and memory holds a rounded one: such a
         // product is computed again from its factors. It may be met before the chain is, so
         // the walk begins anew when one was taken from memory.
         let mut summed = FxHashSet::default();
+        let mut walk = SPARE.take().unwrap_or_default();
         loop {
-            let walk = Walk::except(&summed, roots, options)?;
+            walk.run(&summed, roots, options)?;
             let before = summed.len();
             walk.products_in_memory(&mut summed);
             if summed.len() == before {
                 return Ok(walk);
             }
+            walk.clear();
         }
+    }
+
+    /// Ends the walk and leaves its memory to the thread's next one.
+    pub(super) fn end(mut self: Box<Walk>) {
+        if self.nodes.len() <= KEPT_NODES {
+            self.clear();
+            SPARE.set(Some(self));
+        }
+    }
+
+    fn clear(&mut self) {
+        self.nodes.clear();
+        self.inputs.clear();
+        self.met.clear();
+        self.index.clear();
+        self.roots.clear();
+        self.text.0.clear();
+        self.frames.clear();
+        self.done.clear();
     }
 
     /// The products of chains that the walk took from memory, and what lies between.
     fn products_in_memory(&self, summed: &mut FxHashSet<UOp>) {
-        let nodes = || self.nodes.iter().zip(&self.slots);
+        let nodes = || self.nodes.iter().zip(&self.met);
         let in_memory: FxHashSet<&UOp> = nodes()
-            .filter(|(u, slot)| slot.is_some() && !u.src().is_empty())
+            .filter(|(u, met)| met.slot.is_some() && !u.src().is_empty())
             .map(|(u, _)| u)
             .collect();
         if in_memory.is_empty() {
             return;
         }
-        for (u, _) in nodes().filter(|(u, slot)| slot.is_none() && is_chain(u)) {
+        for (u, _) in nodes().filter(|(u, met)| met.slot.is_none() && is_chain(u)) {
             if let Some((product, between)) = chain_product(&u.src()[0]) {
                 let path = between.into_iter().chain([product]);
                 summed.extend(path.filter(|u| in_memory.contains(u)));
@@ -67,110 +110,112 @@ impl Walk {
         }
     }
 
-    /// The walk that computes some values even if they are in memory.
-    fn except(computed: &FxHashSet<UOp>, roots: &[UOp], options: &RealizeOptions) -> Result<Walk> {
+    /// Walks, and computes some values even if they are in memory.
+    fn run(
+        &mut self,
+        computed: &FxHashSet<UOp>,
+        roots: &[&UOp],
+        options: &RealizeOptions,
+    ) -> Result<()> {
+        let leaves: FxHashSet<usize> = options.tape_leaves.iter().map(UOp::address).collect();
         let stored = |u: &UOp| match computed.contains(u) {
             true => Ok(None),
             false => stored(u, options),
         };
-        let mut walk = Walk {
-            nodes: Vec::new(),
-            inputs: Vec::new(),
-            on_tape: Vec::new(),
-            slots: Vec::new(),
-            starts_tape: Vec::new(),
-            sources: Vec::new(),
-            ends: Vec::new(),
-            roots: Vec::new(),
-        };
-        let leaves: FxHashSet<usize> = options.tape_leaves.iter().map(UOp::address).collect();
-        let mut index: FxHashMap<usize, u32> = FxHashMap::default();
-        // A frame is a node, how many of its sources have been entered, and its memory.
-        let mut stack: Vec<(&UOp, usize, Option<Arc<Storage>>)> = Vec::new();
-        for root in roots {
-            if !index.contains_key(&root.address()) {
-                stack.push((root, 0, stored(root)?));
+        for &root in roots {
+            match self.index.get(&root.address()) {
+                Some(&position) => self.done.push(position),
+                None => self.enter(root.clone(), stored(root)?, &leaves),
             }
-            while let Some((u, entered, storage)) = stack.last_mut() {
-                let below = if storage.is_some() { &[] } else { u.src() };
-                if let Some(s) = below.get(*entered) {
-                    *entered += 1;
-                    if !index.contains_key(&s.address()) {
-                        let storage = stored(s)?;
-                        stack.push((s, 0, storage));
+            while let Some(frame) = self.frames.last_mut() {
+                if let Some(s) = frame.node.src().get(frame.entered) {
+                    frame.entered += 1;
+                    match self.index.get(&s.address()) {
+                        Some(&position) => self.done.push(position),
+                        None => {
+                            let (s, storage) = (s.clone(), stored(s)?);
+                            self.enter(s, storage, &leaves);
+                        }
                     }
-                } else if let Some((u, _, storage)) = stack.pop() {
-                    index.insert(u.address(), walk.nodes.len() as u32);
-                    walk.append(u, storage, &index, &leaves);
+                } else if let Some(Frame { node, .. }) = self.frames.pop() {
+                    self.append(node, None, &leaves);
                 }
             }
-            walk.roots.push(index[&root.address()]);
+            self.roots.extend(self.done.pop());
         }
-        Ok(walk)
+        self.text.end(&self.roots);
+        Ok(())
     }
 
-    fn append(
-        &mut self,
-        u: &UOp,
-        storage: Option<Arc<Storage>>,
-        index: &FxHashMap<usize, u32>,
-        leaves: &FxHashSet<usize>,
-    ) {
+    /// Takes up a node that was not met before; one without sources is done at once.
+    fn enter(&mut self, node: UOp, storage: Option<Arc<Storage>>, leaves: &FxHashSet<usize>) {
+        if storage.is_some() || node.src().is_empty() {
+            self.append(node, storage, leaves);
+        } else {
+            self.frames.push(Frame { node, entered: 0 });
+        }
+    }
+
+    /// Gives a node its position. The positions of its sources are the last ones done.
+    fn append(&mut self, u: UOp, storage: Option<Arc<Storage>>, leaves: &FxHashSet<usize>) {
         // What lies behind a value that was computed earlier is not looked at: if anything is
         // on the tape, it counts as depending on a leaf.
         let computed = storage.is_some() && !u.src().is_empty() && !leaves.is_empty();
-        let starts = computed || leaves.contains(&u.address());
-        let mut on_tape = starts;
-        if let Some(storage) = storage {
-            self.slots.push(Some(self.inputs.len() as u32));
-            self.inputs.push(storage);
-        } else {
-            for s in u.src() {
-                let s = index[&s.address()];
-                on_tape |= self.on_tape[s as usize];
-                self.sources.push(s);
+        let starts_tape = computed || leaves.contains(&u.address());
+        let slot = match storage {
+            Some(storage) => {
+                self.text.slot(&u, starts_tape);
+                self.inputs.push(storage);
+                Some(self.inputs.len() as u32 - 1)
             }
-            self.slots.push(None);
-        }
-        self.ends.push(self.sources.len());
-        self.starts_tape.push(starts);
-        self.on_tape.push(on_tape);
-        self.nodes.push(u.clone());
-    }
-
-    fn src(&self, i: usize) -> &[u32] {
-        let start = if i == 0 { 0 } else { self.ends[i - 1] };
-        &self.sources[start..self.ends[i]]
+            None => {
+                let sources = self.done.len() - u.src().len();
+                self.text.node(&u, starts_tape, &self.done[sources..]);
+                self.done.truncate(sources);
+                None
+            }
+        };
+        let position = self.nodes.len() as u32;
+        self.done.push(position);
+        self.index.insert(u.address(), position);
+        self.met.push(Met { slot, starts_tape });
+        self.nodes.push(u);
     }
 
     /// The structure: equal for graphs that one plan computes, whatever memory they read.
-    pub(super) fn key(&self) -> Key {
-        let mut text = Text(Vec::with_capacity(32 * self.nodes.len()));
-        for (i, u) in self.nodes.iter().enumerate() {
-            self.starts_tape[i].hash(&mut text);
-            match self.slots[i] {
-                Some(slot) => (0u8, slot, u.dtype(), u.shape()).hash(&mut text),
-                None => (1u8, u.op(), self.src(i)).hash(&mut text),
-            }
-        }
-        self.roots.hash(&mut text);
-        *blake3::hash(&text.0).as_bytes()
+    pub(super) fn text(&self) -> &[u64] {
+        &self.text.0
     }
 
+    /// For each node whether it depends on a leaf of the tape.
+    pub(super) fn on_tape(&self) -> Vec<bool> {
+        let mut on_tape: Vec<bool> = Vec::with_capacity(self.nodes.len());
+        for (u, met) in self.nodes.iter().zip(&self.met) {
+            let sources = met.slot.is_none().then(|| self.sources(u));
+            let reached = sources.into_iter().flatten().any(|s| on_tape[s]);
+            on_tape.push(met.starts_tape || reached);
+        }
+        on_tape
+    }
+
+    /// The positions of a node's sources, which were walked.
+    fn sources<'a>(&'a self, u: &'a UOp) -> impl Iterator<Item = usize> + 'a {
+        u.src().iter().map(|s| self.index[&s.address()] as usize)
+    }
     /// The graph with numbered slots in place of memory, and for each of its nodes that stands
     /// for one of the walk the position of that one.
     pub(super) fn with_slots(&self) -> Result<(ShapeGraph, FxHashMap<UOp, usize>)> {
         let mut made: Vec<UOp> = Vec::with_capacity(self.nodes.len());
         let mut position_of = FxHashMap::default();
         for (i, u) in self.nodes.iter().enumerate() {
-            let new = match self.slots[i] {
+            let new = match self.met[i].slot {
                 Some(slot) => {
                     let buffer = UOp::slot(slot, u.dtype(), u.shape().numel());
                     position_of.insert(buffer.clone(), i);
                     buffer.reshape(u.shape())?
                 }
                 None => {
-                    let src = self.src(i).iter().map(|&s| made[s as usize].clone());
+                    let src = self.sources(u).map(|s| made[s].clone());
                     u.with_src(&src.collect::<Sources>())?
                 }
             };
@@ -240,15 +285,64 @@ pub(super) fn stored(u: &UOp, options: &RealizeOptions) -> Result<Option<Arc<Sto
     Ok(storage)
 }
 
-/// Collects what is hashed, so that one pass over it makes the key.
-struct Text(Vec<u8>);
+/// A structure as words, such that different ones have different texts: a record for each node,
+/// each of which says how long it is, then the roots and their number.
+#[derive(Default)]
+struct Text(Vec<u64>);
 
+impl Text {
+    /// A value in memory. Its slot is the number of those before it.
+    fn slot(&mut self, u: &UOp, starts_tape: bool) {
+        self.0.push(u64::from(starts_tape) << 1 | 1);
+        (u.dtype(), u.shape()).hash(self);
+    }
+
+    /// A value to be computed, with the positions of its sources.
+    fn node(&mut self, u: &UOp, starts_tape: bool, sources: &[u32]) {
+        self.0
+            .push((sources.len() as u64) << 2 | u64::from(starts_tape) << 1);
+        u.op().hash(self);
+        self.0.extend(sources.iter().copied().map(u64::from));
+    }
+
+    fn end(&mut self, roots: &[u32]) {
+        let words = roots.iter().copied().map(u64::from);
+        self.0.extend(words.chain([roots.len() as u64]));
+    }
+}
+
+/// Collects what is hashed, a word for each number.
 impl Hasher for Text {
     fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        self.0.push(bytes.len() as u64);
+        for part in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..part.len()].copy_from_slice(part);
+            self.0.push(u64::from_ne_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, number: u8) {
+        self.0.push(number.into());
+    }
+
+    fn write_u16(&mut self, number: u16) {
+        self.0.push(number.into());
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0.push(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0.push(number);
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        self.0.push(number as u64);
     }
 
     fn finish(&self) -> u64 {
-        unreachable!("the bytes are hashed, not the state")
+        unreachable!("the words are the result, not a state")
     }
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use super::dtype::DType;
 use super::fold::fold_of;
@@ -117,13 +117,15 @@ impl UOp {
         if shape.rank() == 0 && self.shape().rank() == 0 {
             return Ok(self.clone());
         }
-        self.reshape(&vec![1; shape.rank()])?.expand(shape)
+        let ones: SmallVec<[usize; 6]> = smallvec![1; shape.rank()];
+        self.reshape(&ones)?.expand(shape)
     }
 
     // ---- arithmetic ----
 
     fn unary(&self, op: Op) -> Result<UOp> {
-        UOp::new(op, [self.clone()].as_slice())
+        let src: Sources = smallvec![self.clone()];
+        UOp::new(op, src)
     }
 
     fn binary(&self, op: Op, b: &UOp) -> Result<UOp> {

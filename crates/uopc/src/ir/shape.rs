@@ -9,9 +9,25 @@ use hashbrown::HashTable;
 use parking_lot::Mutex;
 use rustc_hash::FxHasher;
 
-/// The extents of a tensor's axes; `()` is a scalar. Cheap to clone, compared by content.
-#[derive(Clone, PartialEq, Eq, Hash)]
+/// The extents of a tensor's axes; `()` is a scalar. Cheap to clone and to compare.
+#[derive(Clone)]
 pub struct Shape(Arc<[usize]>);
+
+impl PartialEq for Shape {
+    /// Equal shapes share their memory, so their addresses tell.
+    fn eq(&self, other: &Shape) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Shape {}
+
+impl Hash for Shape {
+    /// By content: no hash depends on an address.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 struct Interner {
     table: HashTable<Shape>,

@@ -239,7 +239,8 @@ impl Drop for Node {
         if self.src.is_empty() {
             return;
         }
-        let mut dying = vec![mem::take(&mut self.src)];
+        let mut dying: SmallVec<[Sources; 4]> = SmallVec::new();
+        dying.push(mem::take(&mut self.src));
         while let Some(sources) = dying.pop() {
             for u in sources {
                 let address = Arc::as_ptr(&u.0);

@@ -16,7 +16,6 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
@@ -48,8 +47,8 @@ pub struct Pool {
 
 #[derive(Default)]
 struct Idle {
-    /// Unused blocks by capacity.
-    blocks: BTreeMap<usize, Vec<Block>>,
+    /// Unused blocks by the number of their [`class`].
+    blocks: Vec<Vec<Block>>,
     bytes: usize,
 }
 
@@ -99,11 +98,8 @@ impl Pool {
 
     fn reuse(&self, capacity: usize) -> Option<Block> {
         let mut idle = self.idle.lock();
-        let blocks = idle.blocks.get_mut(&capacity)?;
-        let block = blocks.pop()?;
-        if blocks.is_empty() {
-            idle.blocks.remove(&capacity);
-        }
+        let block = idle.blocks.get_mut(class(capacity))?.pop()?;
+        debug_assert_eq!(block.capacity, capacity, "a class has one capacity");
         idle.bytes -= capacity;
         Some(block)
     }
@@ -115,7 +111,11 @@ impl Pool {
         // Beyond the limit the block is freed, after the lock is gone.
         if idle.bytes + capacity <= self.limit {
             idle.bytes += capacity;
-            idle.blocks.entry(capacity).or_default().push(block);
+            let class = class(capacity);
+            if idle.blocks.len() <= class {
+                idle.blocks.resize_with(class + 1, Vec::new);
+            }
+            idle.blocks[class].push(block);
         }
     }
 
@@ -153,6 +153,13 @@ fn capacity(bytes: usize) -> Option<usize> {
     let step = (bytes.checked_next_power_of_two()? / 8).max(ALIGNMENT);
     let capacity = bytes.checked_next_multiple_of(step)?;
     (capacity <= isize::MAX as usize - ALIGNMENT).then_some(capacity)
+}
+
+/// The number of a capacity among all that [`capacity`] gives: four for each power of two.
+fn class(capacity: usize) -> usize {
+    let octave = (capacity / ALIGNMENT).ilog2();
+    let quarter = (4 * (capacity / ALIGNMENT) >> octave) - 4;
+    4 * octave as usize + quarter
 }
 
 /// A piece of the heap that this value alone frees.

@@ -7,8 +7,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use smallvec::SmallVec;
-
 use super::cache::{Key, ObjectCache};
 use super::library::Library;
 use super::{Code, Device, DeviceCounts, Executable, Memory, Parameter, Place, Pool, interrupt};
@@ -233,16 +231,15 @@ impl Executable for Compiled {
     fn launch(&self, launch: usize, args: &[Place], scratch: Option<&Memory>) -> Result<()> {
         let launch = &self.launches[launch];
         Parameter::check(&launch.parameters, args);
-        let mut places: SmallVec<[Place; 8]> = args.into();
-        for &(offset, bytes) in &launch.scratch {
+        let scratch = launch.scratch.iter().map(|&(offset, bytes)| {
             let memory = scratch.expect("the caller gives the scratch that the launch takes");
-            places.push(Place::part(memory, offset, bytes));
-        }
+            Place::part(memory, offset, bytes)
+        });
         let library = self
             .library
             .as_ref()
             .expect("a plan with launches has code");
-        library.call(launch.entry, &places);
+        library.call(launch.entry, args.iter().copied().chain(scratch));
         Ok(())
     }
 }

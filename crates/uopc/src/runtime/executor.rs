@@ -12,12 +12,19 @@ use super::{Executable, Memory, Place, Pool, Storage, interrupt};
 use crate::error::Result;
 use crate::ir::form::{BufferIndex, Plan, Role};
 
+/// What a run leaves.
+pub type Results = SmallVec<[Arc<Storage>; 4]>;
+
 /// A plan that is ready to run, from any thread, several at a time.
 pub struct Ready {
     executable: Box<dyn Executable>,
     steps: Vec<Step>,
     /// Where each buffer of the plan is.
     places: Vec<Location>,
+    /// The sizes of those that have memory of their own.
+    own: Vec<usize>,
+    /// The buffers that a run gives to its caller.
+    results: Vec<BufferIndex>,
     arena: usize,
     scratch: usize,
     peak: usize,
@@ -36,26 +43,32 @@ enum Location {
     Input(usize),
     /// In the arena.
     Arena { offset: usize, bytes: usize },
-    /// Memory of its own.
-    Own { bytes: usize },
+    /// Memory of its own, by its number among those.
+    Own(usize),
 }
 
 impl Ready {
     /// Puts a plan together with its launches and with the arena offsets of its temporaries
-    /// (`None`: memory of its own). `peak` is what the memory planner says a run takes.
+    /// (`None`: memory of its own). `peak` is what the memory planner says a run takes. A run
+    /// gives the `results`, which are inputs or have memory of their own.
     pub fn new(
         plan: &Plan,
         executable: Box<dyn Executable>,
         offsets: &[Option<usize>],
         arena: usize,
         peak: usize,
+        results: Vec<BufferIndex>,
     ) -> Ready {
+        let mut own = Vec::new();
         let places = plan.buffers.iter().zip(offsets).map(|(buffer, &offset)| {
             let bytes = buffer.n * buffer.dtype.size();
             match (buffer.role, offset) {
                 (Role::Input(slot), _) => Location::Input(slot as usize),
                 (_, Some(offset)) => Location::Arena { offset, bytes },
-                (_, None) => Location::Own { bytes },
+                (_, None) => {
+                    own.push(bytes);
+                    Location::Own(own.len() - 1)
+                }
             }
         });
         let steps = plan.kernels.iter().enumerate().map(|(launch, kernel)| {
@@ -77,6 +90,8 @@ impl Ready {
             executable,
             steps,
             places,
+            own,
+            results,
             arena,
             scratch,
             peak: peak + scratch,
@@ -104,24 +119,18 @@ impl Ready {
         self.peak
     }
 
-    /// Runs the plan on its inputs, by slot. For each buffer of the plan the result is what holds
-    /// it afterwards; nothing for temporaries.
+    /// Runs the plan on its inputs, by slot, and gives the results in their order.
     ///
     /// # Errors
     /// When memory runs out, a launch fails, or a check of this thread asks to stop before one.
-    pub fn run(
-        &self,
-        inputs: &[Arc<Storage>],
-        pool: &Arc<Pool>,
-    ) -> Result<Vec<Option<Arc<Storage>>>> {
+    pub fn run(&self, inputs: &[Arc<Storage>], pool: &Arc<Pool>) -> Result<Results> {
         let take = |bytes: usize| (bytes > 0).then(|| pool.take(bytes)).transpose();
         let arena = take(self.arena)?;
         let scratch = take(self.scratch)?;
-        let own = |location: &Location| match *location {
-            Location::Own { bytes } => pool.take(bytes).map(Some),
-            Location::Input(_) | Location::Arena { .. } => Ok(None),
-        };
-        let owned: Vec<Option<Memory>> = self.places.iter().map(own).collect::<Result<_>>()?;
+        let mut own: SmallVec<[Memory; 4]> = SmallVec::new();
+        for &bytes in &self.own {
+            own.push(pool.take(bytes)?);
+        }
         for step in &self.steps {
             interrupt::ask()?;
             let place = |&buffer: &BufferIndex| match self.places[buffer as usize] {
@@ -130,24 +139,18 @@ impl Ready {
                     let arena = arena.as_ref().expect("a plan with offsets has an arena");
                     Place::part(arena, offset, bytes)
                 }
-                Location::Own { .. } => {
-                    let memory = owned[buffer as usize].as_ref();
-                    Place::whole(memory.expect("taken above"))
-                }
+                Location::Own(number) => Place::whole(&own[number]),
             };
             let args: SmallVec<[Place; 8]> = step.args.iter().map(place).collect();
             self.executable
                 .launch(step.launch, &args, scratch.as_ref())?;
         }
-        let held = self
-            .places
-            .iter()
-            .zip(owned)
-            .map(|(location, memory)| match location {
-                Location::Input(slot) => Some(inputs[*slot].clone()),
-                Location::Arena { .. } => None,
-                Location::Own { .. } => memory.map(Memory::share),
-            });
-        Ok(held.collect())
+        let own: Results = own.into_iter().map(Memory::share).collect();
+        let result = |&buffer: &BufferIndex| match self.places[buffer as usize] {
+            Location::Input(slot) => inputs[slot].clone(),
+            Location::Own(number) => own[number].clone(),
+            Location::Arena { .. } => unreachable!("results outlive the run"),
+        };
+        Ok(self.results.iter().map(result).collect())
     }
 }

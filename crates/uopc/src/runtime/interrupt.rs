@@ -21,7 +21,7 @@ use std::{io, mem};
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::executor::Ready;
+use super::executor::{Ready, Results};
 use super::{Pool, Storage};
 use crate::error::{Error, Result};
 
@@ -199,11 +199,7 @@ fn shortest_period() -> Option<Duration> {
 ///
 /// # Errors
 /// [`Error::Interrupted`] if a check says so, and as [`Ready::run`].
-pub fn run(
-    ready: &Arc<Ready>,
-    inputs: &[Arc<Storage>],
-    pool: &Arc<Pool>,
-) -> Result<Vec<Option<Arc<Storage>>>> {
+pub fn run(ready: &Arc<Ready>, inputs: &[Arc<Storage>], pool: &Arc<Pool>) -> Result<Results> {
     if !is_installed() || ready.expected() < LONG {
         return ready.run(inputs, pool);
     }

@@ -53,9 +53,8 @@ impl Library {
     /// large as the kernel's parameters, and that those it writes may be written. That a kernel
     /// stays within its parameters is what the passes ensure: an index that could leave its memory
     /// has a gate. Tests run the same loops in the interpreter, which checks every access.
-    pub(super) fn call(&self, entry: usize, args: &[Place]) {
-        let pointers: SmallVec<[*mut c_void; 8]> =
-            args.iter().map(|arg| arg.pointer().cast()).collect();
+    pub(super) fn call<'a>(&self, entry: usize, args: impl Iterator<Item = Place<'a>>) {
+        let pointers: SmallVec<[*mut c_void; 8]> = args.map(|arg| arg.pointer().cast()).collect();
         let entry = self.entries[entry];
         // SAFETY: the library is loaded as long as `self` lives; the arguments are borrowed for
         // the call, and memory that is written has its only owner waiting here. The kernel takes

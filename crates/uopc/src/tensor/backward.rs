@@ -173,11 +173,6 @@ impl Tensor {
         self.0.state.lock().parameter
     }
 
-    /// Whether [`backward`](Self::backward) made it.
-    pub(super) fn is_gradient(&self) -> bool {
-        self.0.state.lock().gradient
-    }
-
     /// The same values, through which no gradient flows. Costs nothing when computed.
     ///
     /// # Errors

@@ -1,9 +1,13 @@
 //! What may stand beside a tensor in an operation, and how operands come to one dtype and shape.
 
 use half::{bf16, f16};
+use smallvec::{SmallVec, smallvec};
 
 use super::{DType, Result, Shape, Tensor, UOp, dtype_error, shape_error};
 use crate::ir::Scalar;
+
+/// The extents of a shape that is being made.
+type Extents = SmallVec<[usize; 6]>;
 
 /// A tensor or a number.
 #[derive(Clone)]
@@ -93,16 +97,17 @@ pub(super) fn unify_as<const N: usize>(
         _ => None,
     });
     let mut shapes = read.iter().flatten().map(|(node, _)| node.shape());
-    let shape = shapes.try_fold(Shape::scalar(), |a, b| broadcast(op, &a, b))?;
+    let first = shapes.next().map_or_else(Shape::scalar, Shape::clone);
+    let shape = shapes.try_fold(first, |a, b| broadcast(op, &a, b))?;
     let needs_grad = read.iter().flatten().any(|(_, needs)| *needs);
-    let mut nodes = Vec::with_capacity(N);
+    let mut nodes: SmallVec<[UOp; N]> = SmallVec::new();
     for (operand, read) in operands.iter().zip(&read) {
         nodes.push(match read {
             Some((node, _)) => broadcast_to(&node.cast(dtype)?, &shape)?,
             None => UOp::full(number(op, operand, dtype)?, &shape)?,
         });
     }
-    let nodes = nodes.try_into().expect("as many nodes as operands");
+    let nodes = nodes.into_inner().expect("as many nodes as operands");
     Ok(Unified { nodes, needs_grad })
 }
 
@@ -142,9 +147,12 @@ pub(super) fn number(op: &'static str, operand: &Operand, dtype: DType) -> Resul
 /// The shape to which two shapes broadcast: aligned at their last axes, an axis of extent 1 (or a
 /// missing one) takes the other's extent.
 pub(super) fn broadcast(op: &'static str, a: &Shape, b: &Shape) -> Result<Shape> {
+    if a == b {
+        return Ok(a.clone());
+    }
     let rank = a.rank().max(b.rank());
     let extent = |s: &Shape, k: usize| if k < s.rank() { s[s.rank() - 1 - k] } else { 1 };
-    let mut dims = vec![0; rank];
+    let mut dims: Extents = smallvec![0; rank];
     for k in 0..rank {
         dims[rank - 1 - k] = match (extent(a, k), extent(b, k)) {
             (n, m) if n == m => n,
@@ -169,7 +177,7 @@ pub(super) fn broadcast_to(node: &UOp, shape: &Shape) -> Result<UOp> {
     if node.shape() == shape {
         return Ok(node.clone());
     }
-    let mut dims = vec![1; shape.rank() - node.shape().rank()];
+    let mut dims: Extents = smallvec![1; shape.rank() - node.shape().rank()];
     dims.extend_from_slice(node.shape());
     node.reshape(&dims)?.expand(shape)
 }

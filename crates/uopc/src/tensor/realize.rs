@@ -13,12 +13,13 @@ use std::marker::PhantomData;
 use std::mem;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
 
 use super::history::{self, Kept, Tape};
 use super::host::scalar_at;
 use super::{Handle, Operand, Result, Site, Tensor, UOp, dtype_error, shape_error};
-use crate::compile::{Engine, RealizeOptions};
+use crate::compile::{Engine, RealizeOptions, Realized};
 use crate::ir::Op;
 use crate::ir::op::BufferId;
 use crate::runtime::Storage;
@@ -82,45 +83,37 @@ impl Drop for EnteredEngine {
     }
 }
 
-/// What a run gives: one memory a root, and the interior values kept for gradients.
-struct Run {
-    outputs: Vec<Arc<Storage>>,
-    kept: Arc<Kept>,
+/// Computes nodes as one plan, by the engine in use.
+fn compute(nodes: &[UOp], options: &RealizeOptions) -> Result<Realized> {
+    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
+    match &chosen {
+        Some(engine) => engine.realize(nodes, options),
+        None => Engine::global()?.realize(nodes, options),
+    }
 }
 
-/// Computes nodes as one plan. For those in `for_tape`, which depend on the `leaves`, values are
-/// kept that gradients will read: what the plan stores, and each reduction, also where a kernel
-/// would go on with it at once. So no product of matrices is ever computed a second time.
-fn run(roots: &[UOp], for_tape: &[UOp], leaves: &[(UOp, u64)]) -> Result<Run> {
+/// Computes nodes as one plan: one memory a root. For those in `for_tape`, which depend on the
+/// `leaves`, values are kept that gradients will read: what the plan stores, and each reduction,
+/// also where a kernel would go on with it at once. So no product of matrices is ever computed a
+/// second time.
+fn compute_with_tape(
+    roots: &[UOp],
+    for_tape: &[UOp],
+    leaves: &[(UOp, u64)],
+) -> Result<(Vec<Arc<Storage>>, Kept)> {
     let mut all = roots.to_vec();
-    let mut tape_leaves = Vec::new();
-    if !for_tape.is_empty() {
-        all.extend(
-            reductions(for_tape)
-                .into_iter()
-                .filter(|u| !roots.contains(u)),
-        );
-        tape_leaves.extend(leaves.iter().map(|(buffer, _)| buffer.clone()));
-    }
+    let reductions = reductions(for_tape).into_iter();
+    all.extend(reductions.filter(|u| !roots.contains(u)));
+    let tape_leaves: Vec<UOp> = leaves.iter().map(|(buffer, _)| buffer.clone()).collect();
     let options = RealizeOptions {
         tape_leaves: &tape_leaves,
         ..RealizeOptions::default()
     };
-    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
-    let realized = match &chosen {
-        Some(engine) => engine.realize(&all, &options)?,
-        None => Engine::global()?.realize(&all, &options)?,
-    };
-    let mut outputs = realized.outputs;
-    let mut kept = realized.tape;
-    kept.extend(
-        all.into_iter()
-            .zip(outputs.iter().cloned())
-            .skip(roots.len()),
-    );
-    outputs.truncate(roots.len());
-    let kept = Arc::new(kept);
-    Ok(Run { outputs, kept })
+    let realized = compute(&all, &options)?;
+    let (mut outputs, mut kept) = (realized.outputs, realized.tape);
+    let reductions = all.into_iter().skip(roots.len());
+    kept.extend(reductions.zip(outputs.drain(roots.len()..)));
+    Ok((outputs, kept))
 }
 
 /// The reductions that computing these nodes takes, down to values in memory.
@@ -187,6 +180,39 @@ impl Handle {
     }
 }
 
+/// A tensor that is to be computed, as it was when that was found.
+struct Open<'a> {
+    tensor: &'a Tensor,
+    node: UOp,
+    needs_grad: bool,
+    gradient: bool,
+}
+
+impl Open<'_> {
+    /// Only values that will be differentiated keep what that reads.
+    fn keeps_tape(&self) -> bool {
+        self.needs_grad && !self.gradient
+    }
+
+    /// Gives the tensor its computed value beside its graph, unless it has another by now.
+    fn settle(&self, value: Arc<Storage>, leaves: &[(UOp, u64)], kept: &Arc<Kept>) {
+        let handle = &self.tensor.0;
+        let mut state = handle.state.lock();
+        if state.node != self.node || state.value.is_some() {
+            return;
+        }
+        let tape = match self.keeps_tape() {
+            true => Tape::new(kept),
+            false => Tape::default(),
+        };
+        state.value = Some(value);
+        let former = mem::replace(&mut state.tape, tape);
+        drop(state);
+        drop(former);
+        history::add_reader(leaves, handle);
+    }
+}
+
 impl Tensor {
     /// Computes the tensor, if that has not been done.
     ///
@@ -205,62 +231,58 @@ impl Tensor {
     #[track_caller]
     pub fn realize_all<T: Borrow<Tensor>>(tensors: &[T]) -> Result<()> {
         let _site = Site::caller().enter();
-        let tensors = tensors.iter().map(Borrow::borrow).map(|t| (t, t.uop()));
-        let todo: Vec<(&Tensor, UOp)> = tensors.filter(|(t, node)| !t.is_settled(node)).collect();
-        if todo.is_empty() {
+        let todo: SmallVec<[Open; 1]> = tensors.iter().filter_map(|t| t.borrow().open()).collect();
+        let roots: SmallVec<[UOp; 1]> = todo.iter().map(|open| open.node.clone()).collect();
+        if !todo.iter().any(|open| open.needs_grad) {
+            let outputs = match roots[..] {
+                [] => return Ok(()),
+                _ => compute(&roots, &RealizeOptions::default())?.outputs,
+            };
+            for (open, storage) in todo.iter().zip(outputs) {
+                open.tensor.become_value(storage)?;
+            }
             return Ok(());
         }
-        let mut roots: Vec<UOp> = Vec::new();
-        let mut position: FxHashMap<UOp, usize> = FxHashMap::default();
-        for (_, node) in &todo {
-            position.entry(node.clone()).or_insert_with(|| {
-                roots.push(node.clone());
-                roots.len() - 1
-            });
-        }
-        let with_history = todo.iter().filter(|(t, _)| t.needs_grad());
-        let with_history: Vec<UOp> = with_history.map(|(_, node)| node.clone()).collect();
-        let leaves = history::leaves(&with_history);
-        // Only values that will be differentiated keep what that reads.
-        let keeps_tape = |t: &Tensor| t.needs_grad() && !t.is_gradient();
-        let for_tape = todo.iter().filter(|(t, _)| keeps_tape(t));
-        let for_tape: Vec<UOp> = for_tape.map(|(_, node)| node.clone()).collect();
-        let Run { outputs, kept } = run(&roots, &for_tape, &leaves)?;
-        for (t, node) in &todo {
-            let kept = keeps_tape(t).then_some(&kept);
-            t.settle(node, &outputs[position[node]], &leaves, kept)?;
+        let nodes = |which: fn(&Open) -> bool| -> Vec<UOp> {
+            let chosen = todo.iter().filter(|open| which(open));
+            chosen.map(|open| open.node.clone()).collect()
+        };
+        let leaves = history::leaves(&nodes(|open| open.needs_grad));
+        let for_tape = nodes(|open| open.keeps_tape());
+        let (outputs, kept) = match for_tape[..] {
+            [] => (
+                compute(&roots, &RealizeOptions::default())?.outputs,
+                Kept::new(),
+            ),
+            _ => compute_with_tape(&roots, &for_tape, &leaves)?,
+        };
+        let kept = Arc::new(kept);
+        for (open, storage) in todo.iter().zip(outputs) {
+            match open.needs_grad {
+                true => open.settle(storage, &leaves, &kept),
+                false => open.tensor.become_value(storage)?,
+            }
         }
         Ok(())
     }
 
-    /// Whether nothing is left to do for the tensor, whose node this is: it is a leaf, or it keeps
-    /// its graph and owns its value.
-    fn is_settled(&self, node: &UOp) -> bool {
-        history::buffer_of(node).is_some() || self.0.state.lock().value.is_some()
+    /// What is left to compute, or nothing: the tensor is a leaf, or it keeps its graph and owns its
+    /// value.
+    fn open(&self) -> Option<Open<'_>> {
+        let state = self.0.state.lock();
+        let settled = state.value.is_some() || history::buffer_of(&state.node).is_some();
+        (!settled).then(|| Open {
+            tensor: self,
+            node: state.node.clone(),
+            needs_grad: state.needs_grad,
+            gradient: state.gradient,
+        })
     }
 
-    /// Takes over the computed value of the node, unless the tensor has another node by now.
-    fn settle(
-        &self,
-        node: &UOp,
-        value: &Arc<Storage>,
-        leaves: &[(UOp, u64)],
-        kept: Option<&Arc<Kept>>,
-    ) -> Result<()> {
-        if !self.needs_grad() {
-            let leaf = history::leaf(value.clone(), self.dtype(), self.shape())?;
-            self.0.replace(leaf);
-            return Ok(());
-        }
-        let mut state = self.0.state.lock();
-        if state.node != *node || state.value.is_some() {
-            return Ok(());
-        }
-        state.value = Some(value.clone());
-        let former = mem::replace(&mut state.tape, kept.map_or_else(Tape::default, Tape::new));
-        drop(state);
-        drop(former);
-        history::add_reader(leaves, &self.0);
+    /// Puts a leaf over the computed value in the place of a graph without history.
+    fn become_value(&self, value: Arc<Storage>) -> Result<()> {
+        let leaf = history::leaf(value, self.dtype(), self.shape())?;
+        self.0.replace(leaf);
         Ok(())
     }
 
@@ -323,7 +345,7 @@ impl Tensor {
             .chain(also.iter().copied())
             .map(Tensor::uop)
             .collect();
-        let outputs = run(&roots, &[], &[])?.outputs;
+        let outputs = compute(&roots, &RealizeOptions::default())?.outputs;
         let (values, others) = outputs.split_at(updates.len());
         let site = Site::current();
         // A parameter is a leaf already and has no history that could end.
