@@ -11,6 +11,7 @@ mod walk;
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -22,13 +23,14 @@ use crate::ir::form::BufferIndex;
 use crate::ir::op::{BufferId, Op};
 use crate::ir::{UOp, verify, visit};
 use crate::pass;
+use crate::pass::explain::steps;
 use crate::pass::memory::plan_memory;
 use crate::pass::pipeline::{self, Lowered};
 use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::Ready;
-use crate::runtime::{Code, Device, Pool, Storage};
+use crate::runtime::{Code, Device, Pool, Storage, interrupt};
 
 use interp_device::InterpDevice;
 use plans::Plans;
@@ -86,7 +88,7 @@ pub struct Stats {
 /// A plan, ready to run, in terms of the walk that led to it.
 struct Compiled {
     /// Its results are the roots, then the nodes to keep.
-    ready: Ready,
+    ready: Arc<Ready>,
     /// The nodes to keep, by position in the walk.
     kept: Vec<usize>,
 }
@@ -141,7 +143,8 @@ impl Engine {
     /// Each root's home becomes its storage, which the caller owns.
     ///
     /// # Errors
-    /// When the graph can't be lowered or compiled, or memory runs out.
+    /// When the graph can't be lowered or compiled, memory runs out, or a check of this thread asks
+    /// to stop, see [`interrupt`]. Then nothing has changed.
     pub fn realize(&self, roots: &[UOp], options: &RealizeOptions) -> Result<Realized> {
         let mut outputs: Vec<Option<Arc<Storage>>> = Vec::with_capacity(roots.len());
         let mut open: SmallVec<[&UOp; 4]> = SmallVec::new();
@@ -159,7 +162,8 @@ impl Engine {
             let ready = &compiled.ready;
             self.launches.fetch_add(ready.launches() as u64, Relaxed);
             self.peak.fetch_max(ready.peak_bytes() as u64, Relaxed);
-            let mut results = ready.run(&walk.inputs, self.device.pool())?.into_iter();
+            let results = interrupt::run(ready, &walk.inputs, self.device.pool())?;
+            let mut results = results.into_iter();
             let mut next = || {
                 results
                     .next()
@@ -197,6 +201,9 @@ impl Engine {
         let (kept, buffers): (Vec<usize>, Vec<BufferIndex>) = kept.into_iter().unzip();
         let memory = plan_memory(&lowered.plan, &buffers);
         let executable = self.device.compile(&codes(&lowered))?;
+        let steps = lowered.launches.iter().map(|l| steps(&l.loops));
+        let steps = steps.fold(0, u64::saturating_add);
+        let seconds = steps as f64 / self.device.steps_per_second() as f64;
         let plan = &lowered.plan;
         let results = [&plan.outputs[..], &buffers].concat();
         let ready = Ready::new(
@@ -207,6 +214,7 @@ impl Engine {
             memory.peak,
             results,
         );
+        let ready = Arc::new(ready.expect(Duration::from_secs_f64(seconds)));
         Ok(Compiled { ready, kept })
     }
 

@@ -87,6 +87,9 @@ pub enum Error {
         /// How much was asked for.
         bytes: usize,
     },
+    /// The caller's check asked to stop; see [`crate::runtime::interrupt`].
+    #[error("interrupted; the values that were being computed can be asked for again")]
+    Interrupted,
     /// Something that uopc does not do, with what to do instead.
     #[error("{what}: {message}{}", at(site))]
     Unsupported {

@@ -48,6 +48,10 @@ impl Device for InterpDevice {
         Ok(Box::new(Interpreted { launches }))
     }
 
+    fn steps_per_second(&self) -> u64 {
+        100_000_000
+    }
+
     fn counts(&self) -> DeviceCounts {
         DeviceCounts::default()
     }

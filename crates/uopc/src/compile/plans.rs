@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHasher;
 
 use crate::error::Result;
+use crate::runtime::interrupt;
 
 /// Plans by structure, the least recently used ones leaving when there are too many.
 ///
@@ -57,7 +58,7 @@ impl<T> Plans<T> {
 
     /// The plan of that structure, made now if it is not known. When several threads ask for it,
     /// one makes it and the others wait; different plans are made side by side. A failure is not
-    /// remembered.
+    /// remembered, and a check of this thread may stop it.
     pub(super) fn get(&self, text: &[u64], make: impl FnOnce() -> Result<T>) -> Result<Arc<T>> {
         let hash = hash(text);
         let slot = {
@@ -70,7 +71,7 @@ impl<T> Plans<T> {
             }
             slot.clone()
         };
-        let _making = slot.making.lock();
+        let _making = interrupt::lock(&slot.making)?;
         if let Some(plan) = slot.plan.get() {
             self.table.lock().hits += 1;
             return Ok(plan.clone());

@@ -28,6 +28,32 @@ pub fn cost(loops: &LoopGraph) -> Cost {
     Cost { flops, bytes }
 }
 
+/// About how many steps a launch takes, for guesses of its time: each statement's store, loads and
+/// operations of any dtype times the extents of its loops. Operations of many instructions count
+/// as [`SLOW`] steps. What a compiler moves out of a loop or does in vectors is counted in full.
+pub fn steps(loops: &LoopGraph) -> u64 {
+    let each = loops.statements().iter().map(|end| {
+        let extents = end.src()[1..].iter().map(extent);
+        let points = extents.fold(1, u64::saturating_mul);
+        let values = toposort(&end.src()[0].src()[1..]);
+        let once: u64 = values.iter().map(node_steps).sum();
+        points.saturating_mul(1 + once)
+    });
+    each.fold(0, u64::saturating_add)
+}
+
+/// How many steps a division or a transcendental function is worth.
+const SLOW: u64 = 16;
+
+fn node_steps(u: &UOp) -> u64 {
+    match u.op() {
+        Op::Recip | Op::Div | Op::Sqrt | Op::FloorDiv | Op::FloorMod => SLOW,
+        Op::Exp | Op::Exp2 | Op::Log2 | Op::Sin(_) => SLOW,
+        Op::Load => 1,
+        op => op.is_elementwise().into(),
+    }
+}
+
 fn statement_flops(end: &UOp) -> u64 {
     let store = &end.src()[0];
     let points: u64 = end.src()[1..].iter().map(extent).product();

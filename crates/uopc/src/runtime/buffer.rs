@@ -1,17 +1,20 @@
-//! Aligned host memory from a pool: [`Memory`] while it is being written, [`Storage`] once shared.
+//! Host memory: [`Memory`] while it is being written, [`Storage`] once shared.
 //!
 //! Who may write, and when, is in the types. A [`Memory`] has one owner and stays on one thread
 //! at a time, so writes through it (by the host or by a kernel that this thread waits for) can
 //! meet no reader. [`Memory::share`] turns it into a [`Storage`], which is read by anyone and
 //! written by no one. [`Storage::reclaim`] goes back if there is one owner.
 //!
-//! All memory is initialised: fresh blocks are zeroed, used ones hold what was there. Blocks are
-//! aligned to 64 bytes, a cache line and the widest vector, and return to their pool when the
-//! last owner drops them.
+//! Memory comes from a [`Pool`]. It is initialised: fresh blocks are zeroed, used ones hold what
+//! was there. Blocks are aligned to 64 bytes, a cache line and the widest vector, and return to
+//! their pool when the last owner drops them. A [`Storage`] may also be memory that someone else
+//! owns, see [`Storage::foreign`]. Kernels and the interpreter ask of what they read only that it
+//! is aligned to its elements; the 64 bytes of the pool are for speed.
 
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
@@ -25,7 +28,7 @@ use parking_lot::Mutex;
 use crate::error::{Error, Result};
 use crate::ir::DType;
 
-/// Alignment of all memory, in bytes.
+/// Alignment of all memory from pools, in bytes.
 pub const ALIGNMENT: usize = 64;
 
 /// Bytes of unused memory that a pool keeps for the next taker.
@@ -270,7 +273,7 @@ impl Memory {
 
     /// Ends writing: from here on the content never changes.
     pub fn share(self) -> Arc<Storage> {
-        Arc::new(Storage { owned: self.owned })
+        Arc::new(Storage(Holder::Pool(self.owned)))
     }
 
     fn check(&self, offset: usize, len: usize) {
@@ -291,12 +294,57 @@ impl Memory {
 // ---- memory being read ----
 
 /// Memory whose content is final: the value of a node. Shared as `Arc<Storage>`; the last owner
-/// returns it to its pool.
-pub struct Storage {
-    owned: Owned,
+/// returns it to its pool, or lets go of whoever else owns it.
+pub struct Storage(Holder);
+
+/// Who holds the memory of a storage.
+enum Holder {
+    /// This crate.
+    Pool(Owned),
+    /// Somebody else.
+    Foreign(Foreign),
 }
 
+/// Memory that something else keeps in place.
+struct Foreign {
+    pointer: NonNull<u8>,
+    bytes: usize,
+    /// Keeps the memory valid.
+    #[expect(dead_code, reason = "held for its Drop")]
+    owner: Box<dyn Any + Send + Sync>,
+}
+
+// SAFETY: the memory is only read, and whoever made this has promised that nobody writes it; the
+// owner may go to and be used from any thread.
+unsafe impl Send for Foreign {}
+// SAFETY: as above.
+unsafe impl Sync for Foreign {}
+
 impl Storage {
+    /// Memory that `owner` keeps in place, without a copy. The owner is dropped with the storage,
+    /// on whichever thread drops that last. The memory never enters a pool, and
+    /// [`reclaim`](Self::reclaim) refuses it.
+    ///
+    /// The pointer must be aligned to the elements that are read through it, no further; whoever
+    /// makes a tensor of it checks that. With 0 bytes it may point anywhere.
+    ///
+    /// # Safety
+    /// As long as `owner` lives, `pointer` is valid for reads of `bytes` bytes, which are
+    /// initialised. Nobody writes them while a plan reads them or a reference from
+    /// [`as_bytes`](Self::as_bytes) lives. (Written at another time, values computed before are
+    /// of the old content and those computed later of the new one.)
+    pub unsafe fn foreign(
+        pointer: NonNull<u8>,
+        bytes: usize,
+        owner: Box<dyn Any + Send + Sync>,
+    ) -> Arc<Storage> {
+        Arc::new(Storage(Holder::Foreign(Foreign {
+            pointer,
+            bytes,
+            owner,
+        })))
+    }
+
     /// A copy of host data, in the global pool.
     ///
     /// # Errors
@@ -320,14 +368,25 @@ impl Storage {
 
     /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
-        self.owned.bytes
+        match &self.0 {
+            Holder::Pool(owned) => owned.bytes,
+            Holder::Foreign(foreign) => foreign.bytes,
+        }
+    }
+
+    /// Where its bytes are, as long as it lives. Nobody may write through this.
+    pub fn pointer(&self) -> *const u8 {
+        match &self.0 {
+            Holder::Pool(owned) => owned.pointer(),
+            Holder::Foreign(foreign) => foreign.pointer.as_ptr(),
+        }
     }
 
     /// The content.
     pub fn as_bytes(&self) -> &[u8] {
         // SAFETY: initialised memory of that size, alive as long as `self`; a Storage is never
-        // written, see the module's page.
-        unsafe { std::slice::from_raw_parts(self.owned.pointer(), self.bytes()) }
+        // written, see the module's page, and for foreign memory its maker has promised both.
+        unsafe { std::slice::from_raw_parts(self.pointer(), self.bytes()) }
     }
 
     /// The content as elements.
@@ -344,12 +403,15 @@ impl Storage {
     /// Back to memory that may be written, if nobody else owns it.
     ///
     /// # Errors
-    /// The storage itself when others own it, too.
+    /// The storage itself when others own it, too, or the memory is foreign.
     pub fn reclaim(this: Arc<Storage>) -> std::result::Result<Memory, Arc<Storage>> {
-        Arc::try_unwrap(this).map(|storage| Memory {
-            owned: storage.owned,
-            one_thread: PhantomData,
-        })
+        match Arc::try_unwrap(this)?.0 {
+            Holder::Pool(owned) => Ok(Memory {
+                owned,
+                one_thread: PhantomData,
+            }),
+            foreign @ Holder::Foreign(_) => Err(Arc::new(Storage(foreign))),
+        }
     }
 }
 
@@ -436,7 +498,7 @@ impl<'a> Place<'a> {
     /// [`is_writable`](Self::is_writable).
     pub(super) fn pointer(&self) -> *mut u8 {
         match self {
-            Place::Shared(storage) => storage.owned.pointer(),
+            Place::Shared(storage) => storage.pointer().cast_mut(),
             Place::Owned { memory, offset, .. } => memory.pointer(*offset),
         }
     }

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::cache::{Key, ObjectCache};
 use super::library::Library;
-use super::{Code, Device, DeviceCounts, Executable, Memory, Parameter, Place, Pool};
+use super::{Code, Device, DeviceCounts, Executable, Memory, Parameter, Place, Pool, interrupt};
 use crate::backend::c::render::Argument;
-use crate::backend::c::toolchain::{Compiler, cpu};
+use crate::backend::c::toolchain::{Compiler, Wait, cpu};
 use crate::backend::c::unit::{Unit, render_unit};
 use crate::error::{Error, Result};
 use crate::ir::form::Program;
@@ -59,7 +59,7 @@ impl CDevice {
     ///
     /// # Errors
     /// [`Error::Compile`] when the compiler fails; [`Error::File`] when no temporary file can be
-    /// written or the object can't be loaded.
+    /// written or the object can't be loaded; [`Error::Interrupted`] when the caller stops it.
     pub fn compile_programs(&self, programs: &[&Program]) -> Result<Box<dyn Executable>> {
         let unit = render_unit(programs);
         let library = match unit.entries.is_empty() {
@@ -105,7 +105,9 @@ impl CDevice {
         let object = work.join(name);
         fs::write(&source, &unit.text).map_err(|e| unwritable(&source, e))?;
         self.compiler_calls.fetch_add(1, Relaxed);
-        if let Err(error) = self.compiler.compile(&source, &object) {
+        let asking: &Wait = &interrupt::receive;
+        let wait = interrupt::is_installed().then_some(asking);
+        if let Err(error) = self.compiler.compile(&source, &object, wait) {
             return Err(keep_source(error, &unit.text));
         }
         let library = Library::open(&object, &unit.entries)?;
@@ -139,18 +141,18 @@ fn keep_source(error: Error, text: &str) -> Error {
         file.write_all(text.as_bytes())?;
         file.keep().map(|(_, path)| path).map_err(|e| e.error)
     };
-    match (error, kept()) {
-        (
-            Error::Compile {
-                compiler, output, ..
-            },
-            Ok(source_path),
-        ) => Error::Compile {
+    match error {
+        Error::Compile {
             compiler,
             source_path,
             output,
+        } => Error::Compile {
+            compiler,
+            source_path: kept().unwrap_or(source_path),
+            output,
         },
-        (error, _) => error,
+        // Nothing is wrong with a source whose compilation was interrupted.
+        error => error,
     }
 }
 
@@ -166,6 +168,10 @@ impl Device for CDevice {
     fn compile(&self, launches: &[Code]) -> Result<Box<dyn Executable>> {
         let programs: Vec<_> = launches.iter().map(|l| l.program).collect();
         self.compile_programs(&programs)
+    }
+
+    fn steps_per_second(&self) -> u64 {
+        2_000_000_000
     }
 
     fn counts(&self) -> DeviceCounts {

@@ -4,10 +4,11 @@
 //! are kept have memory of their own, which is written during the run and shared after it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{Executable, Memory, Place, Pool, Storage};
+use super::{Executable, Memory, Place, Pool, Storage, interrupt};
 use crate::error::Result;
 use crate::ir::form::{BufferIndex, Plan, Role};
 
@@ -27,6 +28,7 @@ pub struct Ready {
     arena: usize,
     scratch: usize,
     peak: usize,
+    expected: Duration,
 }
 
 /// One launch, with the buffers that are its arguments.
@@ -93,7 +95,18 @@ impl Ready {
             arena,
             scratch,
             peak: peak + scratch,
+            expected: Duration::ZERO,
         }
+    }
+
+    /// Notes how long a run should take.
+    pub fn expect(self, expected: Duration) -> Ready {
+        Ready { expected, ..self }
+    }
+
+    /// How long a run should take, at a guess; nothing if nobody has guessed.
+    pub fn expected(&self) -> Duration {
+        self.expected
     }
 
     /// How many launches a run makes.
@@ -109,7 +122,7 @@ impl Ready {
     /// Runs the plan on its inputs, by slot, and gives the results in their order.
     ///
     /// # Errors
-    /// When memory runs out or a launch fails.
+    /// When memory runs out, a launch fails, or a check of this thread asks to stop before one.
     pub fn run(&self, inputs: &[Arc<Storage>], pool: &Arc<Pool>) -> Result<Results> {
         let take = |bytes: usize| (bytes > 0).then(|| pool.take(bytes)).transpose();
         let arena = take(self.arena)?;
@@ -119,6 +132,7 @@ impl Ready {
             own.push(pool.take(bytes)?);
         }
         for step in &self.steps {
+            interrupt::ask()?;
             let place = |&buffer: &BufferIndex| match self.places[buffer as usize] {
                 Location::Input(slot) => Place::Shared(&inputs[slot]),
                 Location::Arena { offset, bytes } => {

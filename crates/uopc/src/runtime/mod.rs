@@ -10,6 +10,7 @@ pub mod cache;
 pub mod library;
 pub mod c_device;
 pub mod executor;
+pub mod interrupt;
 
 pub use buffer::{Element, Memory, Place, Pool, Storage};
 
@@ -49,6 +50,10 @@ pub trait Device: Send + Sync {
     /// # Errors
     /// When the compiler fails, or a launch needs something that the device does not have.
     fn compile(&self, launches: &[Code]) -> Result<Box<dyn Executable>>;
+
+    /// About how many of a kernel's steps it takes a second: loads, stores and operations on single
+    /// elements. Only for guesses of whether a run takes long.
+    fn steps_per_second(&self) -> u64;
 
     /// What was done so far.
     fn counts(&self) -> DeviceCounts;

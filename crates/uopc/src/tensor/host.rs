@@ -1,6 +1,9 @@
 //! Between tensors and host memory: slices, vectors, `ndarray` arrays, bytes.
 //!
 //! Data is copied in and out, so a later change of the caller's array does not reach the tensor.
+//! [`Tensor::from_storage`] and [`Tensor::memory`] share memory instead.
+
+use std::sync::Arc;
 
 use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 
@@ -42,13 +45,37 @@ impl Tensor {
             let message = format!("{n} bytes do not fill shape {shape} of {dtype}");
             return Err(shape_error("from_bytes", message));
         }
-        if dtype == DType::Bool
-            && let Some(bad) = bytes.iter().find(|b| **b > 1)
-        {
-            let message = format!("the byte {bad} is no bool; 0 is false and 1 is true");
-            return Err(dtype_error("from_bytes", message));
-        }
+        check_bools("from_bytes", dtype, bytes)?;
         let leaf = history::leaf(Storage::from_bytes(bytes)?, dtype, &shape)?;
+        Ok(Tensor::new(leaf, false))
+    }
+
+    /// A tensor over memory that is there already, elements in row-major order and in the
+    /// machine's byte order, without a copy. Several tensors may share one memory; each is a leaf
+    /// of its own.
+    ///
+    /// # Errors
+    /// When the number of bytes does not fit, the memory is not aligned to the dtype's elements,
+    /// or a byte of a bool is neither 0 nor 1.
+    #[track_caller]
+    pub fn from_storage(storage: Arc<Storage>, dtype: DType, shape: impl Dims) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let shape = shape_of("from_storage", shape)?;
+        let (n, size) = (storage.bytes(), dtype.size());
+        if shape.numel().checked_mul(size) != Some(n) {
+            let message = format!("{n} bytes do not fill shape {shape} of {dtype}");
+            return Err(shape_error("from_storage", message));
+        }
+        // Nothing is read through a pointer to 0 bytes.
+        if n > 0 && !storage.pointer().addr().is_multiple_of(size) {
+            let message = format!(
+                "the memory is not aligned to the {size} bytes of an element of {dtype}; copy it \
+                 with from_bytes"
+            );
+            return Err(dtype_error("from_storage", message));
+        }
+        check_bools("from_storage", dtype, storage.as_bytes())?;
+        let leaf = history::leaf(storage, dtype, &shape)?;
         Ok(Tensor::new(leaf, false))
     }
 
@@ -98,6 +125,17 @@ impl Tensor {
         Ok(self.storage()?.as_bytes().to_vec())
     }
 
+    /// The memory that holds the elements, computed if need be, without a copy: row-major, in the
+    /// machine's byte order, and never written as long as anyone owns it.
+    ///
+    /// # Errors
+    /// When the tensor can't be computed.
+    #[track_caller]
+    pub fn memory(&self) -> Result<Arc<Storage>> {
+        let _site = Site::caller().enter();
+        self.storage()
+    }
+
     /// The elements as an array, computed if need be.
     ///
     /// # Errors
@@ -109,6 +147,17 @@ impl Tensor {
         Ok(ArrayD::from_shape_vec(IxDyn(self.shape()), values)
             .expect("a tensor has as many elements as its shape says"))
     }
+}
+
+/// Kernels read bools as 0 and 1, and give other results for any other byte.
+fn check_bools(op: &'static str, dtype: DType, bytes: &[u8]) -> Result<()> {
+    if dtype == DType::Bool
+        && let Some(bad) = bytes.iter().find(|b| **b > 1)
+    {
+        let message = format!("the byte {bad} is no bool; 0 is false and 1 is true");
+        return Err(dtype_error(op, message));
+    }
+    Ok(())
 }
 
 /// Element i of memory that holds elements of that dtype.

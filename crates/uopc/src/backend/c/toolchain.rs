@@ -1,10 +1,12 @@
 //! The system's C compiler: where it is, what it is called with, and what its result depends on.
 
-use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::UNIX_EPOCH;
+use std::{fs, io, thread};
 
 use super::prelude::{LIBRARIES, REQUIRED_FLAGS};
 use crate::debug::platform;
@@ -25,6 +27,10 @@ pub const FLAGS: [&str; 5] = [
 
 /// Code for this machine; left out where the compiler does not know the option.
 const NATIVE: &str = "-march=native";
+
+/// How to wait for what a compiler prints, which comes when it ends; `None` when nothing will.
+/// An error ends the compiler.
+pub type Wait<'a> = dyn Fn(&Receiver<Vec<u8>>) -> Result<Option<Vec<u8>>> + 'a;
 
 /// A C compiler that was found.
 pub struct Compiler {
@@ -104,14 +110,18 @@ impl Compiler {
         flags.join(" ")
     }
 
-    /// Compiles a source file to a shared object.
+    /// Compiles a source file to a shared object. Without a way to wait, until the compiler ends.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the command line and what the compiler printed.
-    pub fn compile(&self, source: &Path, object: &Path) -> Result<()> {
+    /// [`Error::Compile`] with the command line and what the compiler printed; what `wait` says.
+    pub fn compile(&self, source: &Path, object: &Path, wait: Option<&Wait>) -> Result<()> {
         let native = !self.refuses_native.load(Relaxed);
-        let first = self.attempt(source, object, native);
-        if first.is_err() && native && self.attempt(source, object, false).is_ok() {
+        let first = self.attempt(source, object, native, wait);
+        if !(native && matches!(first, Err(Error::Compile { .. }))) {
+            return first;
+        }
+        let second = self.attempt(source, object, false, wait);
+        if second.is_ok() {
             self.refuses_native.store(true, Relaxed);
             log::info!(
                 "{} does not know {NATIVE}; compiling without it",
@@ -119,10 +129,19 @@ impl Compiler {
             );
             return Ok(());
         }
-        first
+        match second {
+            Err(Error::Compile { .. }) => first,
+            second => second,
+        }
     }
 
-    fn attempt(&self, source: &Path, object: &Path, native: bool) -> Result<()> {
+    fn attempt(
+        &self,
+        source: &Path,
+        object: &Path,
+        native: bool,
+        wait: Option<&Wait>,
+    ) -> Result<()> {
         let mut command = self.command();
         command.args(options(native));
         command.arg("-o").arg(object).arg(source).args(LIBRARIES);
@@ -131,12 +150,25 @@ impl Compiler {
             source_path: source.to_path_buf(),
             output,
         };
-        let output = command.output().map_err(|e| failed(e.to_string()))?;
-        if !output.status.success() {
-            let text = [output.stdout, output.stderr].concat();
+        let unable = |e: io::Error| failed(e.to_string());
+        let (status, text) = match wait {
+            None => {
+                let output = command.output().map_err(unable)?;
+                (output.status, [output.stdout, output.stderr].concat())
+            }
+            Some(wait) => {
+                // Where temporary files go is then removed by the caller, not by the compiler.
+                command.env("TMPDIR", object.parent().unwrap_or(object));
+                let mut running = Running::start(command).map_err(unable)?;
+                let text = wait(&running.text)?;
+                let status = running.end().map_err(unable)?;
+                (status, text.unwrap_or_default())
+            }
+        };
+        if !status.success() {
             let text = String::from_utf8_lossy(&text).trim_end().to_string();
             return Err(failed(if text.is_empty() {
-                format!("it printed nothing and ended with {}", output.status)
+                format!("it printed nothing and ended with {status}")
             } else {
                 text
             }));
@@ -163,6 +195,68 @@ impl Compiler {
             line.push_str(&word);
         }
         line
+    }
+}
+
+/// A compiler at work, which is ended with all its parts when this is dropped before.
+struct Running {
+    child: Child,
+    ended: bool,
+    /// What it prints, all at once when it ends.
+    text: Receiver<Vec<u8>>,
+}
+
+impl Running {
+    fn start(mut command: Command) -> io::Result<Running> {
+        let (mut reader, writer) = io::pipe()?;
+        command.stdin(Stdio::null());
+        command.stdout(writer.try_clone()?).stderr(writer);
+        // A compiler is a program that calls others: one group, so that all can be ended.
+        #[cfg(unix)]
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let child = command.spawn()?;
+        // This process's ends of the pipe go, so that it closes when the compiler's do.
+        drop(command);
+        let (sender, text) = sync_channel(1);
+        let running = Running {
+            child,
+            ended: false,
+            text,
+        };
+        thread::Builder::new()
+            .name("uopc-cc".into())
+            .stack_size(1 << 16)
+            .spawn(move || {
+                let mut text = Vec::new();
+                // What can't be read is not shown; the status tells whether it succeeded.
+                let _ = reader.read_to_end(&mut text);
+                let _ = sender.send(text);
+            })?;
+        Ok(running)
+    }
+
+    /// Waits for the end.
+    fn end(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait()?;
+        self.ended = true;
+        Ok(status)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        // The group's number is the child's, which stands for it until it is waited for below.
+        // What has ended by itself meanwhile needs no signal.
+        #[cfg(unix)]
+        {
+            use rustix::process::{Pid, Signal, kill_process_group};
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
