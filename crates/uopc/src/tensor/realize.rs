@@ -355,7 +355,7 @@ impl Tensor {
         let leaf = history::leaf(value, self.dtype(), self.shape())?;
         let mut state = self.0.state.lock();
         if state.parameter {
-            history::register(&leaf, self.0.id);
+            history::register(&leaf, &self.0);
         } else {
             state.needs_grad = false;
         }
@@ -395,7 +395,7 @@ impl Tensor {
         }
         let storage = self.storage()?;
         let leaf = history::leaf(storage, self.dtype(), self.shape())?;
-        history::register(&leaf, self.0.id);
+        history::register(&leaf, &self.0);
         let mut state = self.0.state.lock();
         state.node = leaf;
         state.parameter = true;
