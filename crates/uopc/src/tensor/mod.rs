@@ -37,6 +37,7 @@ mod random;
 mod realize;
 mod reduce;
 mod slices;
+mod update;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

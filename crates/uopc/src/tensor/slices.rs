@@ -217,6 +217,16 @@ impl Pick {
         }
     }
 
+    /// The position of the last one of several.
+    pub(super) fn last(&self) -> usize {
+        self.begin + (self.count.max(1) - 1) * self.step
+    }
+
+    /// Whether it is all of an axis of extent n, in either order.
+    pub(super) fn is_whole(&self, n: usize) -> bool {
+        self.count == n && self.step == 1
+    }
+
     /// The picks as one column of `count` rows of `step` positions: where the first row begins,
     /// and the number of the column. The last row may go beyond the end of an axis of extent n,
     /// but only if it begins at 0.
