@@ -354,13 +354,18 @@ impl Tensor {
     fn become_leaf(&self, value: Arc<Storage>, with: &[u64], site: Option<Site>) -> Result<()> {
         let leaf = history::leaf(value, self.dtype(), self.shape())?;
         let mut state = self.0.state.lock();
-        if state.parameter {
+        let parameter = state.parameter;
+        if parameter {
             history::register(&leaf, &self.0);
         } else {
             state.needs_grad = false;
         }
         drop(state);
         let former = self.0.replace(leaf);
+        if !parameter {
+            // Its leaf may be that of a parameter with which it shared the value.
+            return Ok(());
+        }
         for reader in history::supersede(&former, with, site) {
             let (node, value) = {
                 let state = reader.state.lock();
