@@ -95,3 +95,176 @@ fn backward_all_refuses_a_loss_from_before_an_update() {
     (sum(&(&w * &w)) - old).backward_all().unwrap();
     assert_eq!(gradient(&w), [10.0, 10.0]);
 }
+
+// ---- set ----
+
+#[test]
+fn a_tensor_that_is_set_stands_for_the_value_under_all_its_names() {
+    let _engine = own_engine();
+    let x = Tensor::from([1.0f32, 2.0]);
+    let (name, before) = (x.clone(), &x * 10);
+    let value = &x + 1;
+    x.set(&value).unwrap();
+    // Nothing was computed, and the two are two tensors that share a graph.
+    assert_eq!(x.uop(), value.uop());
+    assert!(name.is(&x) && !x.is(&value));
+    value.assign(0.0f32).unwrap();
+    assert_eq!(name.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+    assert_eq!(before.to_vec::<f32>().unwrap(), [10.0, 20.0]);
+    x.set(&x.clone()).unwrap();
+    x.set_slice(1, 7).unwrap();
+    x.set_slice(uopc::tensor::Slice::Every(-1), &x).unwrap();
+    assert_eq!(x.to_vec::<f32>().unwrap(), [7.0, 2.0]);
+}
+
+#[test]
+fn a_long_row_of_settings_computes_what_it_says() {
+    let _engine = own_engine();
+    let x = Tensor::zeros([3]).unwrap();
+    for k in 0..2000 {
+        x.set(&(&x + 1)).unwrap();
+        x.set_slice(k % 3, 0).unwrap();
+        if k % 500 == 0 {
+            x.realize().unwrap();
+        }
+    }
+    // The last of each to be zeroed was at k = 1998, 1999 and 1997.
+    assert_eq!(x.to_vec::<f32>().unwrap(), [1.0, 0.0, 2.0]);
+}
+
+#[test]
+fn the_history_of_the_value_comes_along() {
+    let _engine = own_engine();
+    let w = parameter(&[2.0, 3.0], &[2]);
+    let x = Tensor::ones([2]).unwrap();
+    for computed in [false, true] {
+        x.set(&Tensor::ones([2]).unwrap()).unwrap();
+        assert!(!x.needs_grad());
+        for _ in 0..3 {
+            x.set(&(&x * &w)).unwrap();
+            if computed {
+                x.realize().unwrap();
+            }
+        }
+        assert!(x.needs_grad() && !x.is_parameter());
+        w.zero_grad();
+        sum(&x).backward(&[&w]).unwrap();
+        assert_eq!(gradient(&w), [12.0, 27.0]);
+    }
+    // Also that of one that was computed before, and is gone by then.
+    let y = &w * 4;
+    y.realize().unwrap();
+    x.set(&y).unwrap();
+    drop(y);
+    assert_eq!(x.to_vec::<f32>().unwrap(), [8.0, 12.0]);
+    w.zero_grad();
+    sum(&x).backward_all().unwrap();
+    assert_eq!(gradient(&w), [4.0, 4.0]);
+    // A part of it.
+    x.set(&Tensor::zeros([2]).unwrap()).unwrap();
+    x.set_slice(0, w.get(1).unwrap().square().unwrap()).unwrap();
+    w.zero_grad();
+    sum(&x).backward_all().unwrap();
+    assert_eq!(gradient(&w), [0.0, 6.0]);
+    // Under no_grad there is none, computed or not.
+    for computed in [false, true] {
+        let y = &w * 4;
+        if computed {
+            y.realize().unwrap();
+        }
+        let _off = no_grad();
+        x.set(&y).unwrap();
+        assert!(!x.needs_grad());
+        assert_eq!(x.to_vec::<f32>().unwrap(), [8.0, 12.0]);
+    }
+    assert!(sum(&x).backward_all().is_err());
+}
+
+/// An update reaches what depends on the parameter now, not what did so once.
+#[test]
+fn updates_reach_what_was_set_to_depend_on_them() {
+    let _engine = own_engine();
+    let (w, v) = (parameter(&[2.0], &[1]), parameter(&[3.0], &[1]));
+    let computed = |t: Tensor| t.realize().cloned().unwrap();
+    let (x, y) = (computed(&w * 2), computed(&v * 2));
+    x.set(&computed(&v * 5)).unwrap();
+    y.set(&computed(&w * 5)).unwrap();
+    w.assign(10.0f32).unwrap();
+    // x kept its graph: it does not depend on w any more.
+    sum(&x).backward(&[&v]).unwrap();
+    assert_eq!(gradient(&v), [5.0]);
+    // y did come to depend on it, and holds no old weights.
+    let error = sum(&y).backward(&[&w]).unwrap_err().to_string();
+    assert!(error.contains("before parameters were updated"), "{error}");
+    assert_eq!(y.item().unwrap(), 10.0);
+    assert!(matches!(
+        y.uop().op(),
+        uopc::ir::Op::Reshape(_) | uopc::ir::Op::Buffer { .. }
+    ));
+}
+
+#[test]
+fn a_parameter_is_set_under_no_grad_only() {
+    let _engine = own_engine();
+    let w = parameter(&[2.0, 3.0], &[2]);
+    let loss = sum(&w.square().unwrap());
+    loss.backward_all().unwrap();
+    let text = "gradient: a parameter can't be set while gradients are on, as it would be one no \
+                more; set it under no_grad, or make a new tensor (at ";
+    for result in [w.set(&(&w + 1)), w.set_slice(0, 1)] {
+        let error = result.unwrap_err();
+        assert!(matches!(error, uopc::Error::Gradient { .. }));
+        assert!(error.to_string().starts_with(text), "{error}");
+    }
+    assert_eq!(w.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+    {
+        let _off = no_grad();
+        w.set(&(&w - &w.grad().unwrap() * 0.5)).unwrap();
+        w.set_slice(1, 9).unwrap();
+    }
+    assert!(w.is_parameter());
+    assert_eq!(w.to_vec::<f32>().unwrap(), [0.0, 9.0]);
+    w.zero_grad();
+    sum(&w.square().unwrap()).backward_all().unwrap();
+    assert_eq!(gradient(&w), [0.0, 18.0]);
+}
+
+#[test]
+fn a_value_of_another_shape_or_dtype_is_refused() {
+    let _engine = own_engine();
+    let x = Tensor::from([1.0f32, 2.0]);
+    let refused = [
+        (
+            x.set(&Tensor::ones([1]).unwrap()),
+            "set: a tensor of shape (2,) can't be set to one of shape (1,); expand or reshape the \
+             value (at ",
+        ),
+        (
+            x.set(&Tensor::from([1i32, 2])),
+            "set: a tensor of f32 can't be set to one of i32; cast the value (at ",
+        ),
+        (
+            x.set_slice((0, 0), 1),
+            "set_slice: 2 slices of shape (2,), which has 1 axes (at ",
+        ),
+    ];
+    for (result, text) in refused {
+        let error = result.unwrap_err().to_string();
+        assert!(error.starts_with(text), "{error}");
+    }
+}
+
+/// A name of the same leaf is no parameter, whatever happens to it.
+#[test]
+fn what_shares_the_leaf_of_a_parameter_is_updated_alone() {
+    let _engine = own_engine();
+    let w = parameter(&[2.0, 3.0], &[2]);
+    let (same, set) = (w.reshape([2]).unwrap(), Tensor::ones([2]).unwrap());
+    set.set(&w).unwrap();
+    assert_eq!((same.uop(), set.uop()), (w.uop(), w.uop()));
+    let loss = sum(&(&w * &set));
+    same.assign(0.0f32).unwrap();
+    set.assign(0.0f32).unwrap();
+    loss.backward_all().unwrap();
+    assert_eq!(gradient(&w), [4.0, 6.0]);
+}

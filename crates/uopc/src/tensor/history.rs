@@ -207,6 +207,18 @@ pub(super) fn add_reader(leaves: &[(UOp, u64)], reader: &Arc<Handle>) {
     }
 }
 
+/// Takes back [`add_reader`] for a tensor that has another graph now.
+pub(super) fn remove_reader(leaves: &[(UOp, u64)], reader: &Arc<Handle>) {
+    let mut registry = REGISTRY.lock();
+    for (buffer, _) in leaves {
+        if let Some(parameter) = live(buffer).and_then(|b| registry.parameters.get_mut(&b.id)) {
+            parameter
+                .readers
+                .retain(|r| r.as_ptr() != Arc::as_ptr(reader));
+        }
+    }
+}
+
 /// The tensors, by number, on which the nodes depend, or did so before their history ended, in a
 /// way that gradients can follow.
 pub(super) fn dependencies(roots: &[UOp]) -> BTreeSet<u64> {

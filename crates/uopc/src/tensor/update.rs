@@ -1,8 +1,12 @@
-//! Tensors with a part replaced, as values and in place, and copies.
+//! Tensors with a part replaced, as values and in place.
 
+use std::mem;
+
+use super::backward::{detached, grads_on};
+use super::history::{self, Tape};
 use super::operand::{broadcast, number};
 use super::slices::{Part, Pick, Slices};
-use super::{DType, Operand, Result, Shape, Site, Tensor, UOp, dtype_error};
+use super::{DType, Error, Operand, Result, Shape, Site, Tensor, UOp, dtype_error, shape_error};
 use crate::ir::{Scalar, composite};
 
 impl Tensor {
@@ -28,6 +32,129 @@ impl Tensor {
     pub fn with_slice(&self, slices: impl Slices, value: impl Into<Operand>) -> Result<Tensor> {
         let _site = Site::caller().enter();
         self.replaced("with_slice", slices, value.into())
+    }
+
+    /// From now on this tensor, under all its names, stands for that value: lazily, and with the
+    /// value's history. What was computed from it before keeps the old value.
+    ///
+    /// A parameter can be set while [`no_grad`](super::no_grad) is in force. It stays a parameter,
+    /// as [`assign`](Self::assign) says, and is computed now.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0]);
+    /// let (same, before) = (x.clone(), &x * 10);
+    /// x.set(&(&x + 1))?;
+    /// assert_eq!(same.to_vec::<f32>()?, [2.0, 3.0]);
+    /// assert_eq!(before.to_vec::<f32>()?, [10.0, 20.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When shape or dtype differ, when this is a parameter and gradients are on, and when a
+    /// parameter's value can't be computed.
+    #[track_caller]
+    pub fn set(&self, value: &Tensor) -> Result<()> {
+        let _site = Site::caller().enter();
+        self.check_settable()?;
+        self.set_to("set", value)
+    }
+
+    /// [`set`](Self::set) to this tensor with a part replaced, as
+    /// [`with_slice`](Self::with_slice) does it.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let t = Tensor::zeros([2, 2])?;
+    /// t.set_slice((.., 1), 5)?;
+    /// assert_eq!(t.to_vec::<f32>()?, [0.0, 5.0, 0.0, 5.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of both.
+    #[track_caller]
+    pub fn set_slice(&self, slices: impl Slices, value: impl Into<Operand>) -> Result<()> {
+        let _site = Site::caller().enter();
+        self.check_settable()?;
+        let value = self.replaced("set_slice", slices, value.into())?;
+        self.set_to("set_slice", &value)
+    }
+
+    /// Refuses to change a parameter that a graph may be about to mention.
+    fn check_settable(&self) -> Result<()> {
+        if !self.is_parameter() || !grads_on() {
+            return Ok(());
+        }
+        let message = "a parameter can't be set while gradients are on, as it would be one no \
+                       more; set it under no_grad, or make a new tensor"
+            .into();
+        let site = Site::current();
+        Err(Error::Gradient { message, site })
+    }
+
+    fn set_to(&self, op: &'static str, value: &Tensor) -> Result<()> {
+        let (to, from) = (self.shape(), value.shape());
+        if to != from {
+            let message = format!(
+                "a tensor of shape {to} can't be set to one of shape {from}; expand or reshape the value"
+            );
+            return Err(shape_error(op, message));
+        }
+        let (to, from) = (self.dtype(), value.dtype());
+        if to != from {
+            let message = format!("a tensor of {to} can't be set to one of {from}; cast the value");
+            return Err(dtype_error(op, message));
+        }
+        if self.is(value) {
+            return Ok(());
+        }
+        if self.is_parameter() {
+            return self.assign(value);
+        }
+        self.stand_for(value)
+    }
+
+    /// Takes over node, memory and history of a tensor of equal dtype and shape.
+    fn stand_for(&self, value: &Tensor) -> Result<()> {
+        let (mut node, mut needs_grad, mut memory, mut tape, gradient) = {
+            let state = value.0.state.lock();
+            let tape = state.tape.share();
+            let memory = state.value.clone();
+            let node = state.node.clone();
+            (node, state.needs_grad, memory, tape, state.gradient)
+        };
+        if needs_grad && !grads_on() {
+            // With the value at hand the graph is not needed.
+            node = match memory.take() {
+                Some(memory) => history::leaf(memory, self.dtype(), self.shape())?,
+                None => detached(node),
+            };
+            needs_grad = false;
+            tape = Tape::default();
+        }
+        let has_history = needs_grad && memory.is_some();
+        let added = has_history.then(|| history::leaves(std::slice::from_ref(&node)));
+        let mut state = self.0.state.lock();
+        let former = mem::replace(&mut state.node, node);
+        let had_history = state.needs_grad && state.value.is_some();
+        state.needs_grad = needs_grad;
+        state.gradient |= gradient;
+        let kept = (
+            mem::replace(&mut state.value, memory),
+            mem::replace(&mut state.tape, tape),
+        );
+        drop(state);
+        drop(kept);
+        // An update of the parameters that it depended on is no concern of this tensor any more.
+        if had_history {
+            let removed = history::leaves(std::slice::from_ref(&former));
+            history::remove_reader(&removed, &self.0);
+        }
+        if let Some(added) = added {
+            history::add_reader(&added, &self.0);
+        }
+        Ok(())
     }
 
     fn replaced(&self, op: &'static str, slices: impl Slices, value: Operand) -> Result<Tensor> {
@@ -79,7 +206,7 @@ fn aligned(op: &'static str, value: &UOp, part: &Part) -> Result<UOp> {
     let own = Shape::new(&given[idle..]);
     if broadcast(op, &own, &dims)? != dims {
         let message = format!("a value of shape {given} does not broadcast to the part, {dims}");
-        return Err(super::shape_error(op, message));
+        return Err(shape_error(op, message));
     }
     let missing = dims.rank() - own.rank();
     let mut axes = vec![1; part.picks.len()];
