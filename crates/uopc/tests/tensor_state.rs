@@ -268,3 +268,46 @@ fn what_shares_the_leaf_of_a_parameter_is_updated_alone() {
     loss.backward_all().unwrap();
     assert_eq!(gradient(&w), [4.0, 6.0]);
 }
+
+// ---- copy ----
+
+#[test]
+fn copies_are_tensors_of_their_own() {
+    let _engine = own_engine();
+    let w = parameter(&[2.0, 3.0], &[2]);
+    sum(&w).backward_all().unwrap();
+    let v = w.copy().unwrap();
+    assert!(v.is_parameter() && !v.is(&w) && v.uop() != w.uop());
+    assert!(v.grad().is_none());
+    // Each has a gradient of its own, and an update of one is none of the other.
+    w.zero_grad();
+    let loss = sum(&(&w * &v * 2));
+    w.assign(0.0f32).unwrap();
+    loss.backward(&[&v]).unwrap();
+    assert_eq!(gradient(&v), [4.0, 6.0]);
+    assert!(w.grad().is_none());
+    assert_eq!(v.to_vec::<f32>().unwrap(), [2.0, 3.0]);
+
+    // Others share the graph, and what was computed.
+    for computed in [false, true] {
+        let y = &v * 3;
+        if computed {
+            y.realize().unwrap();
+        }
+        let copy = y.copy().unwrap();
+        assert!(copy.uop() == y.uop() && !copy.is(&y));
+        y.set(&Tensor::zeros([2]).unwrap()).unwrap();
+        assert_eq!(copy.to_vec::<f32>().unwrap(), [6.0, 9.0]);
+        assert!(copy.needs_grad() && !copy.is_parameter());
+        v.zero_grad();
+        sum(&copy).backward_all().unwrap();
+        assert_eq!(gradient(&v), [3.0, 3.0]);
+        let _off = no_grad();
+        assert!(!copy.copy().unwrap().needs_grad());
+        assert!(v.copy().unwrap().is_parameter());
+    }
+    let data = Tensor::from([1i32, 2]);
+    let copy = data.copy().unwrap();
+    data.set_slice(0, 5).unwrap();
+    assert_eq!(copy.to_vec::<i32>().unwrap(), [1, 2]);
+}

@@ -1,4 +1,4 @@
-//! Tensors with a part replaced, as values and in place.
+//! Tensors with a part replaced, as values and in place, and copies.
 
 use std::mem;
 
@@ -79,6 +79,34 @@ impl Tensor {
         self.check_settable()?;
         let value = self.replaced("set_slice", slices, value.into())?;
         self.set_to("set_slice", &value)
+    }
+
+    /// A tensor of its own with the same value: later updates of one do not reach the other.
+    /// A parameter's copy is another parameter. Nothing is copied in memory, since memory never
+    /// changes, and the gradient that was left with this tensor is not copied either.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let w = Tensor::ones([2])?.requires_grad()?;
+    /// let v = w.copy()?;
+    /// w.assign(5.0f32)?;
+    /// assert!(v.is_parameter());
+    /// assert_eq!(v.to_vec::<f32>()?, [1.0, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When a parameter's value can't be computed.
+    #[track_caller]
+    pub fn copy(&self) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        if self.is_parameter() {
+            let leaf = history::leaf(self.storage()?, self.dtype(), self.shape())?;
+            return Tensor::new(leaf, false).requires_grad();
+        }
+        let copy = Tensor::new(self.uop(), false);
+        copy.stand_for(self)?;
+        Ok(copy)
     }
 
     /// Refuses to change a parameter that a graph may be about to mention.
