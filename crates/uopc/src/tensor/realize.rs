@@ -16,7 +16,6 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::history::{self, Kept, Tape};
-use super::host::scalar_at;
 use super::{Handle, Operand, Result, Site, Tensor, UOp, dtype_error, shape_error};
 use crate::compile::{Engine, RealizeOptions};
 use crate::ir::Op;
@@ -416,12 +415,6 @@ impl Tensor {
     #[track_caller]
     pub fn item(&self) -> Result<f64> {
         let _site = Site::caller().enter();
-        if self.numel() != 1 {
-            let (shape, n) = (self.shape(), self.numel());
-            let message = format!("shape {shape} has {n} elements, not one; use to_vec");
-            return Err(shape_error("item", message));
-        }
-        let storage = self.storage()?;
-        Ok(scalar_at(&storage, self.dtype(), 0).as_f64())
+        Ok(self.only_element("item")?.as_f64())
     }
 }
