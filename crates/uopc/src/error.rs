@@ -31,6 +31,16 @@ pub enum Error {
         /// Where the user called it.
         site: Option<Site>,
     },
+    /// Positions or axes that a tensor does not have.
+    #[error("{op}: {message}{}", at(site))]
+    Index {
+        /// The method's name.
+        op: &'static str,
+        /// What is not there.
+        message: String,
+        /// Where the user called it.
+        site: Option<Site>,
+    },
     /// Something that can't be differentiated.
     #[error("gradient: {message}{}", at(site))]
     Gradient {

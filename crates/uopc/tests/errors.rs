@@ -4,7 +4,7 @@ mod tensors;
 
 use tensors::*;
 use uopc::nn::{AdamW, Linear, Optimizer, Sgd};
-use uopc::tensor::{Slice, no_grad};
+use uopc::tensor::{Site, Slice, no_grad};
 use uopc::{DType, Tensor};
 
 /// Asserts the text of an error up to the place, and that the place is in the lines of the call.
@@ -422,4 +422,32 @@ fn a_parameter_that_is_not_mentioned_gets_zeros() {
         .backward(&[&w, &v])
         .unwrap();
     assert_eq!((gradient(&w), gradient(&v)), (vec![0.0, 0.0], vec![6.0]));
+}
+
+/// A binding names the line of its script: it comes before the lines of the binding itself, and
+/// the outermost one counts.
+#[test]
+fn errors_and_nodes_name_the_line_of_a_script() {
+    let _engine = own_engine();
+    let (a, b) = (floats(&[4]), floats(&[3]));
+    let error = {
+        let _line = Site::script("model.py", 31).enter();
+        let _inner = Site::script("library.py", 7).enter();
+        a.add(&b).unwrap_err().to_string()
+    };
+    assert!(error.ends_with(" (at model.py:31)"), "{error}");
+    let node = {
+        let _line = Site::script("model.py", 32).enter();
+        a.mul(&a).unwrap().uop()
+    };
+    let site = node.site().unwrap();
+    assert_eq!(site.to_string(), "model.py:32");
+    let again = Site::script(&String::from("model.py"), 32);
+    assert!(site == again && site != Site::script("model.py", 31));
+    assert!(site != Site::script("other.py", 32) && site != Site::caller());
+    // After the script's lines those of this file are named again.
+    refuses!(
+        a.reshape([3]),
+        "reshape: (4,) has 4 elements, (3,) has 3; they must agree",
+    );
 }

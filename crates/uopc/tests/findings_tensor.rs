@@ -193,6 +193,21 @@ fn a_sequence_that_leaves_i32_is_refused() {
     assert_eq!(all(up.unwrap()), [2_000_000_000]);
     let down = Tensor::arange_from(i32::MIN + 1, i64::from(i32::MIN) - 1, -1);
     assert_eq!(all(down.unwrap()), [i32::MIN + 1, i32::MIN]);
+    let leap = Tensor::arange_from(i32::MIN, i64::from(i32::MAX) + 1, u32::MAX);
+    assert_eq!(all(leap.unwrap()), [i32::MIN, i32::MAX]);
+    let alone = Tensor::arange_from(5, i64::MAX, i64::MAX);
+    assert_eq!(all(alone.unwrap()), [5]);
+    // More steps than f64 can tell from one: the second element is too large, not left out.
+    let step = 1i64 << 60;
+    let error = Tensor::arange_from(0, step + 1, step).unwrap_err();
+    assert!(error.to_string().contains(&step.to_string()), "{error}");
+    let error = Tensor::arange_from(3_000_000_000i64, 0, -2_000_000_000).unwrap_err();
+    assert!(error.to_string().contains("3000000000"), "{error}");
+    let error = Tensor::arange_from(0, 5, 0).unwrap_err().to_string();
+    assert!(
+        error.starts_with("arange_from: no sequence goes from 0 to 5 in steps of 0"),
+        "{error}"
+    );
 }
 
 #[test]

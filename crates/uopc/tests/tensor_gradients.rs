@@ -142,7 +142,7 @@ fn gradients_of_reductions() {
 fn gradients_of_movement_and_parts() {
     let _engine = own_engine();
     type Shaped = (&'static str, fn(&Tensor) -> Result<Tensor>);
-    let functions: [Shaped; 19] = [
+    let functions: [Shaped; 22] = [
         ("reshape", |t| t.reshape([3, 2])?.square()),
         ("permute", |t| {
             t.reshape([1, 2, 3])?.permute([1, 2, 0])?.square()
@@ -161,6 +161,20 @@ fn gradients_of_movement_and_parts() {
         ("slice", |t| t.slice((.., -1))?.square()),
         ("slice of ranges", |t| t.slice((1.., 1..3))?.square()),
         ("narrow", |t| t.narrow(1, 0..2)?.square()),
+        ("steps of both axes", |t| {
+            t.slice([Slice::Every(-1), Slice::Stepped(Some(2), None, -2)])?
+                .square()
+        }),
+        ("a part replaced by itself", |t| {
+            t.with_slice(
+                [Slice::Rest, Slice::Every(-2)],
+                t.slice((.., 1..))?.square()?,
+            )?
+            .square()
+        }),
+        ("a row replaced by a number of it", |t| {
+            t.with_slice(0, t.slice((1, 1))?)?.square()
+        }),
         ("every", |t| {
             t.reshape([6])?.slice(Slice::Every(-4))?.square()
         }),
@@ -195,6 +209,19 @@ fn gradients_of_products() {
             t.matmul(&matrix())?.square()
         });
         check_gradient("vector", &[6], &POINTS, &|t| t.matmul(t));
+        let vector = || Tensor::from([0.5, -1.0, 2.0]);
+        check_gradient("matrix and vector", &[2, 3], &POINTS, &|t| {
+            t.matmul(&vector())?.square()
+        });
+        check_gradient("vector and matrix", &[3, 2], &POINTS, &|t| {
+            vector().matmul(t)?.square()
+        });
+        check_gradient("vector and matrices", &[2, 3, 1], &POINTS, &|t| {
+            t.slice(0)?.reshape([3])?.matmul(t)?.square()
+        });
+        check_gradient("matrices and vector", &[2, 1, 3], &POINTS, &|t| {
+            t.matmul(&t.slice((1, 0))?)?.square()
+        });
         let stack = || Tensor::stack(&[matrix(), matrix() * 2.0], 0).unwrap();
         check_gradient("batches", &[2, 3], &POINTS, &|t| {
             t.matmul(&stack())?.square()

@@ -379,3 +379,49 @@ fn four_threads_compute_the_same_tensor() {
     });
     assert!(found.iter().all(|v| *v == expected));
 }
+
+/// NumPy's rules for operands of one axis, for batches, and for extents of 0.
+#[test]
+fn products_of_vectors_batches_and_nothing() {
+    let _engine = own_engine();
+    let numbers = |shape: &[usize]| {
+        let n: usize = shape.iter().product();
+        Tensor::arange(n).unwrap().reshape(shape).unwrap()
+    };
+    let product = |a: &[usize], b: &[usize]| {
+        let y = numbers(a).matmul(&numbers(b)).unwrap();
+        (y.shape().to_vec(), y.to_vec::<i32>().unwrap())
+    };
+    // Shapes and values of numpy.arange(...).reshape(a) @ numpy.arange(...).reshape(b).
+    assert_eq!(product(&[3], &[3]), (vec![], vec![5]));
+    assert_eq!(product(&[3], &[3, 2]), (vec![2], vec![10, 13]));
+    assert_eq!(product(&[2, 3], &[3]), (vec![2], vec![5, 14]));
+    assert_eq!(product(&[2], &[3, 2, 1]), (vec![3, 1], vec![1, 3, 5]));
+    assert_eq!(product(&[2, 2, 3], &[3]), (vec![2, 2], vec![5, 14, 23, 32]));
+    assert_eq!(
+        product(&[1, 2], &[2, 2, 2]),
+        (vec![2, 1, 2], vec![2, 3, 6, 7])
+    );
+    assert_eq!(
+        product(&[2, 1, 1, 2], &[3, 2, 1]),
+        (vec![2, 3, 1, 1], vec![1, 3, 5, 3, 13, 23])
+    );
+    let nothing: [(&[usize], &[usize], &[usize]); 12] = [
+        (&[0], &[0], &[]),
+        (&[0], &[0, 3], &[3]),
+        (&[3], &[3, 0], &[0]),
+        (&[2, 0], &[0], &[2]),
+        (&[0, 3], &[3], &[0]),
+        (&[2, 0], &[0, 3], &[2, 3]),
+        (&[0, 2], &[2, 3], &[0, 3]),
+        (&[0, 2, 3], &[3, 4], &[0, 2, 4]),
+        (&[2, 3], &[0, 3, 4], &[0, 2, 4]),
+        (&[3], &[0, 3, 4], &[0, 4]),
+        (&[5, 2, 0], &[0], &[5, 2]),
+        (&[1, 2, 3], &[0, 3, 1], &[0, 2, 1]),
+    ];
+    for (a, b, dims) in nothing {
+        let n = dims.iter().product();
+        assert_eq!(product(a, b), (dims.to_vec(), vec![0; n]), "{a:?} @ {b:?}");
+    }
+}

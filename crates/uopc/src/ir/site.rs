@@ -2,11 +2,44 @@
 
 use std::cell::Cell;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::panic::Location;
+use std::sync::LazyLock;
 
-/// A line of the user's program.
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use rustc_hash::FxHasher;
+
+/// A line of the user's program: of a Rust source file, or of a script that drives the library.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Site(&'static Location<'static>);
+pub struct Site(Place);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Rust(&'static Location<'static>),
+    Script(&'static Line),
+}
+
+/// A line of a script. Each exists once and for good: nodes and errors that name it may outlive
+/// the script.
+#[derive(PartialEq, Eq)]
+struct Line {
+    file: &'static str,
+    line: u32,
+}
+
+/// The lines of scripts that have been named so far.
+struct Interner {
+    files: HashTable<&'static str>,
+    lines: HashTable<&'static Line>,
+}
+
+static LINES: LazyLock<Mutex<Interner>> = LazyLock::new(|| {
+    Mutex::new(Interner {
+        files: HashTable::new(),
+        lines: HashTable::new(),
+    })
+});
 
 thread_local! {
     static CURRENT: Cell<Option<Site>> = const { Cell::new(None) };
@@ -16,7 +49,37 @@ impl Site {
     /// The line that called the function marked `#[track_caller]` in which this is written.
     #[track_caller]
     pub fn caller() -> Site {
-        Site(Location::caller())
+        Site(Place::Rust(Location::caller()))
+    }
+
+    /// A line of a script, for bindings to other languages: with it [entered](Self::enter), nodes
+    /// and errors name the script's line and not the binding's.
+    ///
+    /// The memory of a line is never given back, so the process grows by some 40 bytes for each
+    /// line, and by each file's name once, however often they are named.
+    ///
+    /// ```
+    /// use uopc::{Tensor, tensor::Site};
+    ///
+    /// let _line = Site::script("train.py", 12).enter();
+    /// let error = Tensor::ones([2])?.add(Tensor::ones([3])?).err().expect("they do not broadcast");
+    /// assert!(error.to_string().ends_with("(at train.py:12)"));
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    pub fn script(file: &str, line: u32) -> Site {
+        let hash = hash_of(&(file, line));
+        let mut interner = LINES.lock();
+        if let Some(found) = interner
+            .lines
+            .find(hash, |l| l.line == line && l.file == file)
+        {
+            return Site(Place::Script(found));
+        }
+        let file = interner.file(file);
+        let new: &'static Line = Box::leak(Box::new(Line { file, line }));
+        let rehash = |l: &&'static Line| hash_of(&(l.file, l.line));
+        interner.lines.insert_unique(hash, new, rehash);
+        Site(Place::Script(new))
     }
 
     /// The place that nodes made now belong to: that of the outermost [`Site::enter`] in force,
@@ -44,6 +107,25 @@ impl Site {
     }
 }
 
+impl Interner {
+    /// The one copy of a file's name.
+    fn file(&mut self, name: &str) -> &'static str {
+        let hash = hash_of(&name);
+        if let Some(found) = self.files.find(hash, |f| *f == name) {
+            return found;
+        }
+        let new: &'static str = Box::leak(name.into());
+        self.files.insert_unique(hash, new, hash_of);
+        new
+    }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = FxHasher::default();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Restores the former site when dropped.
 #[must_use]
 pub struct Entered {
@@ -58,7 +140,11 @@ impl Drop for Entered {
 
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "{}:{}", self.0.file(), self.0.line())
+        let (file, line) = match self.0 {
+            Place::Rust(location) => (location.file(), location.line()),
+            Place::Script(line) => (line.file, line.line),
+        };
+        write!(f, "{file}:{line}")
     }
 }
 

@@ -72,12 +72,7 @@ impl Tensor {
     #[track_caller]
     pub fn backward<P: Borrow<Tensor>>(&self, params: &[P]) -> Result<Tensor> {
         let _site = Site::caller().enter();
-        if self.rank() != 0 {
-            let shape = self.shape();
-            return Err(refuse(format!(
-                "backward needs a scalar, not shape {shape}; take its sum or mean first"
-            )));
-        }
+        self.check_scalar()?;
         let mut targets: Vec<&Tensor> = Vec::with_capacity(params.len());
         for (which, p) in params.iter().map(Borrow::borrow).enumerate() {
             if !p.needs_grad() {
@@ -95,14 +90,71 @@ impl Tensor {
         let (root, needs_grad) = self.read();
         history::check_current(&root, &ids)?;
         if !needs_grad && !targets.is_empty() {
-            return Err(refuse(
-                "the loss depends on no tensor that needs a gradient: everything in it is detached, \
-                 made under no_grad, or not made with requires_grad"
-                    .into(),
-            ));
+            return Err(no_dependence());
         }
-        let nodes: Vec<_> = targets.iter().map(|t| t.uop()).collect();
-        let (gradients, _) = gradient_with(&root, &nodes, true)?;
+        let nodes: Vec<UOp> = targets.iter().map(|t| t.uop()).collect();
+        self.leave_gradients(&root, &targets, &nodes)?;
+        Ok(self.clone())
+    }
+
+    /// [`backward`](Self::backward) for every parameter that the scalar depends on and that still
+    /// lives: each tensor made by [`requires_grad`](Self::requires_grad) from which a path leads
+    /// here along which gradients flow. Others are left alone: theirs would be zeros.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let w = Tensor::from([1.0f32, 2.0]).requires_grad()?;
+    /// let b = Tensor::from([0.5f32]).requires_grad()?;
+    /// let other = Tensor::from([3.0f32]).requires_grad()?;
+    /// (&(&w * &w) + &b).sum(..)?.backward_all()?;
+    /// assert_eq!(w.grad().expect("backward set it").to_vec::<f32>()?, [2.0, 4.0]);
+    /// assert_eq!(b.grad().expect("backward set it").to_vec::<f32>()?, [2.0]);
+    /// assert!(other.grad().is_none());
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When this is no scalar or depends on no living parameter along a path that carries
+    /// gradients; when a parameter was updated after this was computed; and when an op on the way
+    /// has no derivative.
+    #[track_caller]
+    pub fn backward_all(&self) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        self.check_scalar()?;
+        let (root, _) = self.read();
+        let mut targets: Vec<(Tensor, UOp)> = history::parameters_of(&root)?
+            .into_iter()
+            .map(|handle| {
+                let target = Tensor(handle);
+                let node = target.uop();
+                (target, node)
+            })
+            .collect();
+        // In the order in which they were made, whatever order the graph mentions them in.
+        targets.sort_by_key(|(target, _)| target.0.id);
+        if targets.is_empty() {
+            return Err(no_dependence());
+        }
+        let (targets, nodes): (Vec<Tensor>, Vec<UOp>) = targets.into_iter().unzip();
+        let targets: Vec<&Tensor> = targets.iter().collect();
+        self.leave_gradients(&root, &targets, &nodes)?;
+        Ok(self.clone())
+    }
+
+    fn check_scalar(&self) -> Result<()> {
+        if self.rank() == 0 {
+            return Ok(());
+        }
+        let shape = self.shape();
+        Err(refuse(format!(
+            "backward needs a scalar, not shape {shape}; take its sum or mean first"
+        )))
+    }
+
+    /// Adds to the gradient of each target that of `root`, this tensor's node, with respect to
+    /// the target's node.
+    fn leave_gradients(&self, root: &UOp, targets: &[&Tensor], nodes: &[UOp]) -> Result<()> {
+        let (gradients, _) = gradient_with(root, nodes, true)?;
         let tape = self.0.state.lock().tape.lend();
         for (target, node) in targets.iter().zip(gradients) {
             let gradient = Tensor::new(node, true);
@@ -126,7 +178,7 @@ impl Tensor {
                 }
             }
         }
-        Ok(self.clone())
+        Ok(())
     }
 
     /// Replaces the gradient if it still is that one, and says whether it was.
@@ -183,6 +235,14 @@ impl Tensor {
         let (node, _) = self.read();
         Ok(Tensor::new(node.stage(StageKind::Detach)?, false))
     }
+}
+
+fn no_dependence() -> Error {
+    refuse(
+        "the loss depends on no tensor that needs a gradient: everything in it is detached, made \
+         under no_grad, or not made with requires_grad"
+            .into(),
+    )
 }
 
 fn refuse(message: String) -> Error {

@@ -1,8 +1,10 @@
 //! Tensors from numbers: constants and sequences. They are graphs and take no memory until they
 //! are computed.
 
+use std::fmt::Display;
+
 use super::args::{Dims, shape_of};
-use super::{DType, Operand, Result, Shape, Site, Tensor, UOp, dtype_error, shape_error};
+use super::{DType, Error, Operand, Result, Shape, Site, Tensor, UOp, dtype_error, shape_error};
 use crate::ir::Scalar;
 
 impl Tensor {
@@ -111,47 +113,80 @@ impl Tensor {
     ) -> Result<Tensor> {
         let _site = Site::caller().enter();
         let bounds = [start.into(), stop.into(), step.into()];
-        let mut numbers = [0.0; 3];
-        let mut float = false;
-        for (number, bound) in numbers.iter_mut().zip(&bounds) {
-            *number = match *bound {
-                Operand::Float(value) => value,
-                Operand::Int(value) => value as f64,
+        let (mut numbers, mut whole, mut float) = ([0.0; 3], [0; 3], false);
+        for (k, bound) in bounds.iter().enumerate() {
+            numbers[k] = match *bound {
+                Operand::Float(value) => {
+                    float = true;
+                    value
+                }
+                Operand::Int(value) => {
+                    whole[k] = value;
+                    value as f64
+                }
                 _ => {
                     let message = "bounds and step are numbers, not tensors or bools".into();
                     return Err(dtype_error("arange_from", message));
                 }
             };
-            float |= matches!(bound, Operand::Float(_));
-        }
-        let [start, stop, step] = numbers;
-        let count = ((stop - start) / step).ceil();
-        if !count.is_finite() || count > isize::MAX as f64 {
-            let message = format!("no sequence goes from {start} to {stop} in steps of {step}");
-            return Err(shape_error("arange_from", message));
-        }
-        let n = count.max(0.0) as usize;
-        if let (false, Some(k)) = (float, n.checked_sub(1)) {
-            let whole = |bound: &Operand| match *bound {
-                Operand::Int(value) => value,
-                _ => 0,
-            };
-            let last = (k as i128).checked_mul(whole(&bounds[2]));
-            let last = last.and_then(|last| last.checked_add(whole(&bounds[0])));
-            if last.is_none_or(|last| i32::try_from(last).is_err()) {
-                let last = last.map_or("the last element".into(), |last| last.to_string());
-                let message = format!("{last} does not fit i32; use floats, or arange and i64");
-                return Err(dtype_error("arange_from", message));
-            }
         }
         if float {
-            let k = Tensor::arange(n)?.cast(DType::F64)?;
-            k.mul(step)?.add(start)?.cast(DType::F32)
+            floats(numbers)
         } else {
-            Tensor::arange(n)?
-                .cast(DType::I32)?
-                .mul(&bounds[2])?
-                .add(&bounds[0])
+            whole_numbers(whole)
         }
     }
+}
+
+/// An f32 sequence; each element is computed in f64.
+fn floats([start, stop, step]: [f64; 3]) -> Result<Tensor> {
+    let count = ((stop - start) / step).ceil();
+    if !count.is_finite() || count > isize::MAX as f64 {
+        return Err(endless(start, stop, step));
+    }
+    let k = Tensor::arange(count.max(0.0) as usize)?.cast(DType::F64)?;
+    k.mul(step)?.add(start)?.cast(DType::F32)
+}
+
+/// An i32 sequence.
+fn whole_numbers([start, stop, step]: [i128; 3]) -> Result<Tensor> {
+    let Some(count) = steps_between(start, stop, step) else {
+        return Err(endless(start, stop, step));
+    };
+    if count == 0 {
+        return Tensor::arange(0);
+    }
+    let last = (count - 1).checked_mul(step);
+    let last = last.and_then(|way| way.checked_add(start));
+    for end in [Some(start), last] {
+        if end.is_none_or(|end| i32::try_from(end).is_err()) {
+            let end = end.map_or("the last element".into(), |end| end.to_string());
+            let message = format!("{end} does not fit i32; use floats, or arange and i64");
+            return Err(dtype_error("arange_from", message));
+        }
+    }
+    // All elements fit i32, so what wraps on the way to them wraps back.
+    Tensor::arange(count as usize)?
+        .cast(DType::I32)?
+        .mul(step as i32)?
+        .add(start as i32)
+}
+
+/// How many of `start, start + step, ...` come before `stop`; `None` if that has no answer.
+fn steps_between(start: i128, stop: i128, step: i128) -> Option<i128> {
+    if step == 0 {
+        return None;
+    }
+    let way = stop.checked_sub(start)?;
+    if way == 0 || (way > 0) != (step > 0) {
+        return Some(0);
+    }
+    let whole = way.checked_div(step)?;
+    let count = whole + i128::from(way % step != 0);
+    (count <= isize::MAX as i128).then_some(count)
+}
+
+fn endless(start: impl Display, stop: impl Display, step: impl Display) -> Error {
+    let message = format!("no sequence goes from {start} to {stop} in steps of {step}");
+    shape_error("arange_from", message)
 }

@@ -79,6 +79,8 @@ struct Parameter {
     buffer: Weak<LiveBuffer>,
     /// The tensor's number.
     owner: u64,
+    /// The tensor itself, as long as somebody holds it.
+    handle: Weak<Handle>,
     /// Computed tensors whose graphs reach the buffer.
     readers: Vec<Weak<Handle>>,
     sweep_at: usize,
@@ -163,8 +165,8 @@ fn has_history(u: &UOp, _source: usize) -> bool {
     !matches!(u.op(), Op::Stage(StageKind::Detach))
 }
 
-/// Notes that a leaf is the value of the parameter with that number.
-pub(super) fn register(node: &UOp, owner: u64) {
+/// Notes that a leaf is the value of that parameter.
+pub(super) fn register(node: &UOp, owner: &Arc<Handle>) {
     let Some(buffer) = buffer_of(node) else {
         return;
     };
@@ -172,7 +174,8 @@ pub(super) fn register(node: &UOp, owner: u64) {
     registry.sweep();
     let parameter = Parameter {
         buffer: Arc::downgrade(buffer),
-        owner,
+        owner: owner.id,
+        handle: Arc::downgrade(owner),
         readers: Vec::new(),
         sweep_at: 16,
     };
@@ -202,6 +205,18 @@ pub(super) fn add_reader(leaves: &[(UOp, u64)], reader: &Arc<Handle>) {
             parameter.sweep_at = 2 * parameter.readers.len().max(8);
         }
         parameter.readers.push(Arc::downgrade(reader));
+    }
+}
+
+/// Takes back [`add_reader`] for a tensor that has another graph now.
+pub(super) fn remove_reader(leaves: &[(UOp, u64)], reader: &Arc<Handle>) {
+    let mut registry = REGISTRY.lock();
+    for (buffer, _) in leaves {
+        if let Some(parameter) = live(buffer).and_then(|b| registry.parameters.get_mut(&b.id)) {
+            parameter
+                .readers
+                .retain(|r| r.as_ptr() != Arc::as_ptr(reader));
+        }
     }
 }
 
@@ -260,6 +275,37 @@ pub(super) fn end(node: &UOp, owners: BTreeSet<u64>, site: Option<Site>) {
     }
 }
 
+/// The living parameters on which a node depends in a way that gradients can follow, each once.
+///
+/// # Errors
+/// When it also depends on the value that a living parameter had before an update.
+pub(super) fn parameters_of(root: &UOp) -> Result<Vec<Arc<Handle>>> {
+    let nodes = buffers(std::slice::from_ref(root), carries);
+    let mut found: Vec<Weak<Handle>> = Vec::new();
+    let mut cut = None;
+    {
+        let registry = REGISTRY.lock();
+        for buffer in nodes.iter().filter_map(live) {
+            if let Some(parameter) = registry.parameters.get(&buffer.id) {
+                found.push(parameter.handle.clone());
+            }
+            let Some(ended) = registry.ended.get(&buffer.id) else {
+                continue;
+            };
+            let lives =
+                |p: &&Parameter| p.handle.strong_count() > 0 && ended.owners.contains(&p.owner);
+            if cut.is_none() && registry.parameters.values().any(|p| lives(&p)) {
+                cut = Some(ended.site);
+            }
+        }
+    }
+    match cut {
+        Some(updated) => Err(updated_since(updated, "a parameter")),
+        // Upgraded outside the lock: the last owner of a tensor may be met here.
+        None => Ok(found.iter().filter_map(Weak::upgrade).collect()),
+    }
+}
+
 /// Refuses to differentiate a graph with respect to a parameter from which it is cut by an update.
 /// Old values that no gradient could reach anyway are no reason: they may be what a new value is
 /// compared with.
@@ -270,19 +316,22 @@ pub(super) fn check_current(root: &UOp, targets: &[u64]) -> Result<()> {
         let Some(ended) = registry.ended.get(&buffer.id) else {
             continue;
         };
-        let Some(which) = targets.iter().position(|t| ended.owners.contains(t)) else {
-            continue;
-        };
-        let place = ended
-            .site
-            .map_or(String::new(), |site| format!(" at {site}"));
-        let message = format!(
-            "the loss was computed before parameters were updated{place}, so it has no gradient \
-             with respect to the present value of parameter {which} in the list; compute the loss \
-             again after an update, or call backward before it"
-        );
-        let site = Site::current();
-        return Err(Error::Gradient { message, site });
+        if let Some(which) = targets.iter().position(|t| ended.owners.contains(t)) {
+            let which = format!("parameter {which} in the list");
+            return Err(updated_since(ended.site, &which));
+        }
     }
     Ok(())
+}
+
+/// The error for a loss that was computed from an old value of a parameter.
+fn updated_since(update: Option<Site>, parameter: &str) -> Error {
+    let place = update.map_or(String::new(), |site| format!(" at {site}"));
+    let message = format!(
+        "the loss was computed before parameters were updated{place}, so it has no gradient with \
+         respect to the present value of {parameter}; compute the loss again after an update, or \
+         call backward before it"
+    );
+    let site = Site::current();
+    Error::Gradient { message, site }
 }

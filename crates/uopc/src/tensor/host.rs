@@ -125,6 +125,50 @@ impl Tensor {
         Ok(self.storage()?.as_bytes().to_vec())
     }
 
+    /// The single element as it is, computed if need be: integers of 64 bits are exact, unlike in
+    /// [`item`](Self::item).
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let t = Tensor::from([u64::MAX]);
+    /// assert_eq!(t.scalar_value()?.as_i128(), u64::MAX as i128);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is not exactly one, or the tensor can't be computed.
+    #[track_caller]
+    pub fn scalar_value(&self) -> Result<Scalar> {
+        let _site = Site::caller().enter();
+        self.only_element("scalar_value")
+    }
+
+    /// Whether the single element is anything but 0; a NaN is.
+    ///
+    /// # Errors
+    /// When there is not exactly one, or the tensor can't be computed.
+    #[track_caller]
+    pub fn truth(&self) -> Result<bool> {
+        let _site = Site::caller().enter();
+        if self.numel() != 1 {
+            let (shape, n) = (self.shape(), self.numel());
+            let message = format!(
+                "the truth of shape {shape} with {n} elements is ambiguous; use any or all"
+            );
+            return Err(shape_error("truth", message));
+        }
+        Ok(self.only_element("truth")?.as_bool())
+    }
+
+    pub(super) fn only_element(&self, op: &'static str) -> Result<Scalar> {
+        if self.numel() != 1 {
+            let (shape, n) = (self.shape(), self.numel());
+            let message = format!("shape {shape} has {n} elements, not one; use to_vec");
+            return Err(shape_error(op, message));
+        }
+        Ok(scalar_at(&*self.storage()?, self.dtype(), 0))
+    }
+
     /// The memory that holds the elements, computed if need be, without a copy: row-major, in the
     /// machine's byte order, and never written as long as anyone owns it.
     ///

@@ -36,6 +36,8 @@ mod operators;
 mod random;
 mod realize;
 mod reduce;
+mod slices;
+mod update;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -50,10 +52,10 @@ pub use crate::ir::{DType, Shape, UOp};
 pub use crate::runtime::Element;
 pub use args::{Axes, Dims, Integer};
 pub use backward::{NoGrad, no_grad};
-pub use index::{Slice, Slices};
 pub use operand::Operand;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, with_engine};
+pub use slices::{Slice, Slices};
 
 use history::Tape;
 

@@ -16,7 +16,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::history::{self, Kept, Tape};
-use super::host::scalar_at;
 use super::{Handle, Operand, Result, Site, Tensor, UOp, dtype_error, shape_error};
 use crate::compile::{Engine, RealizeOptions, Realized};
 use crate::ir::Op;
@@ -377,13 +376,18 @@ impl Tensor {
     fn become_leaf(&self, value: Arc<Storage>, with: &[u64], site: Option<Site>) -> Result<()> {
         let leaf = history::leaf(value, self.dtype(), self.shape())?;
         let mut state = self.0.state.lock();
-        if state.parameter {
-            history::register(&leaf, self.0.id);
+        let parameter = state.parameter;
+        if parameter {
+            history::register(&leaf, &self.0);
         } else {
             state.needs_grad = false;
         }
         drop(state);
         let former = self.0.replace(leaf);
+        if !parameter {
+            // Its leaf may be that of a parameter with which it shared the value.
+            return Ok(());
+        }
         for reader in history::supersede(&former, with, site) {
             let (node, value) = {
                 let state = reader.state.lock();
@@ -418,7 +422,7 @@ impl Tensor {
         }
         let storage = self.storage()?;
         let leaf = history::leaf(storage, self.dtype(), self.shape())?;
-        history::register(&leaf, self.0.id);
+        history::register(&leaf, &self.0);
         let mut state = self.0.state.lock();
         state.node = leaf;
         state.parameter = true;
@@ -434,12 +438,6 @@ impl Tensor {
     #[track_caller]
     pub fn item(&self) -> Result<f64> {
         let _site = Site::caller().enter();
-        if self.numel() != 1 {
-            let (shape, n) = (self.shape(), self.numel());
-            let message = format!("shape {shape} has {n} elements, not one; use to_vec");
-            return Err(shape_error("item", message));
-        }
-        let storage = self.storage()?;
-        Ok(scalar_at(&storage, self.dtype(), 0).as_f64())
+        Ok(self.only_element("item")?.as_f64())
     }
 }

@@ -53,6 +53,74 @@ reductions! {
     prod, prod_keepdim = |x: &UOp, axes: &[usize]| reduce(&roomy(x)?, ReduceOp::Mul, axes);
 }
 
+impl Tensor {
+    /// Whether any element is true: anything but 0, a NaN included. Without elements none is.
+    ///
+    /// The axes are one number, several, or `..` for all; negative ones count from the end.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let t = Tensor::from([[0, 3], [0, 0]]);
+    /// assert_eq!(t.any(1)?.to_vec::<bool>()?, [true, false]);
+    /// assert!(!t.all(..)?.truth()?);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When an axis does not exist or is named twice.
+    #[track_caller]
+    pub fn any(&self, axes: impl Axes) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        self.truths("any", ReduceOp::Add, axes, |found, _, _| Ok(found))
+    }
+
+    /// [`any`](Self::any) that keeps the axes, with extent 1.
+    ///
+    /// # Errors
+    /// When an axis does not exist or is named twice.
+    #[track_caller]
+    pub fn any_keepdim(&self, axes: impl Axes) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        self.truths("any_keepdim", ReduceOp::Add, axes, keep)
+    }
+
+    /// Whether all elements are true: anything but 0, a NaN included. Without elements all are.
+    ///
+    /// The axes are one number, several, or `..` for all; negative ones count from the end.
+    ///
+    /// # Errors
+    /// When an axis does not exist or is named twice.
+    #[track_caller]
+    pub fn all(&self, axes: impl Axes) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        self.truths("all", ReduceOp::Mul, axes, |found, _, _| Ok(found))
+    }
+
+    /// [`all`](Self::all) that keeps the axes, with extent 1.
+    ///
+    /// # Errors
+    /// When an axis does not exist or is named twice.
+    #[track_caller]
+    pub fn all_keepdim(&self, axes: impl Axes) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        self.truths("all_keepdim", ReduceOp::Mul, axes, keep)
+    }
+
+    /// The elements as bools, joined along axes by "or" or "and", through which no gradient flows.
+    fn truths(
+        &self,
+        name: &'static str,
+        op: ReduceOp,
+        axes: impl Axes,
+        finish: fn(UOp, &UOp, &[usize]) -> Result<UOp>,
+    ) -> Result<Tensor> {
+        let axes = axes_of(name, self.shape(), axes)?;
+        let x = self.uop();
+        let found = reduce(&x.cast(DType::Bool)?, op, &axes)?;
+        Ok(Tensor::new(finish(found, &x, &axes)?, false))
+    }
+}
+
 /// Reduces some axes, which are ascending.
 fn reduce(x: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
     let kept = (0..x.shape().rank()).filter(|k| !axes.contains(k));
