@@ -365,6 +365,10 @@ fn gradients_that_are_not_there() {
         Sgd::new(vec![w.clone(), w.clone()], 0.1),
         "gradient: parameter 1 in the list is there twice; name each once"
     );
+    refuses!(
+        Sgd::new(vec![], 0.1),
+        "gradient: there is no parameter to update; the list is empty"
+    );
     let mut optimizer = Sgd::new(vec![w.clone()], 0.1).unwrap();
     refuses!(
         optimizer.step(),

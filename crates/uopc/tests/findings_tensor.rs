@@ -205,7 +205,7 @@ fn a_sequence_that_leaves_i32_is_refused() {
     assert!(error.to_string().contains("3000000000"), "{error}");
     let error = Tensor::arange_from(0, 5, 0).unwrap_err().to_string();
     assert!(
-        error.starts_with("arange_from: no sequence goes from 0 to 5 in steps of 0"),
+        error.starts_with("arange: no sequence goes from 0 to 5 in steps of 0"),
         "{error}"
     );
 }
@@ -370,5 +370,40 @@ fn uniform_numbers_spread_over_all_of_f32() {
     for (low, high) in [(f64::NAN, 1.0), (0.0, f64::INFINITY), (-1e39, 0.0)] {
         let error = Generator::new(1).uniform([3], low, high).unwrap_err();
         assert!(error.to_string().contains("uniform"), "{error}");
+    }
+}
+
+/// With a vector on one side, the products of narrow floats were rounded one by one.
+#[test]
+fn products_with_vectors_sum_what_products_of_matrices_sum() {
+    let _engine = own_engine();
+    // 300 * 300 leaves f16, and bf16 has no bits for 1.0078125 squared, of which 1 is then taken.
+    let rows = [[300.0f64, 300.0, 1.0], [1.0078125, 1.0, 0.0]];
+    let columns = [[300.0, 1.0078125], [-300.0, -1.0], [1.0, 0.0]];
+    for dtype in [DType::F16, DType::BF16] {
+        let a = Tensor::from(rows).cast(dtype).unwrap();
+        let b = Tensor::from(columns).cast(dtype).unwrap();
+        let values = |t: Result<Tensor>| t.unwrap().cast(DType::F64)?.to_vec::<f64>();
+        let whole = values(a.matmul(&b)).unwrap();
+        assert_eq!(whole[0], 1.0, "{dtype}");
+        let column = |j| b.slice((.., j)).unwrap();
+        let row = |i: i64| a.slice(i).unwrap();
+        for (i, j) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
+            let expected = whole[2 * i + j];
+            assert_eq!(
+                values(a.matmul(&column(j))).unwrap()[i],
+                expected,
+                "{dtype}"
+            );
+            assert_eq!(values(row(i as i64).matmul(&b)).unwrap()[j], expected);
+            assert_eq!(
+                values(row(i as i64).matmul(&column(j))).unwrap(),
+                [expected]
+            );
+        }
+        // The slope of the row is a product with a vector, too.
+        let x = row(0).requires_grad().unwrap();
+        x.matmul(&column(0)).unwrap().backward(&[&x]).unwrap();
+        assert_eq!(values(Ok(x.grad().unwrap())).unwrap(), [300.0, -300.0, 1.0]);
     }
 }

@@ -4,7 +4,7 @@ mod tensors;
 
 use tensors::functions::{EVERYWHERE, Function, POSITIVE};
 use tensors::*;
-use uopc::tensor::Slice;
+use uopc::tensor::{Operand, Slice};
 use uopc::{DType, Result, Tensor};
 
 #[test]
@@ -490,6 +490,69 @@ fn constants_and_sequences() {
         [5, 3, 1]
     );
     assert_eq!(Tensor::arange_from(0, -1, 1).unwrap().numel(), 0);
+}
+
+#[test]
+fn constructors_in_a_dtype_of_choice() {
+    let _engine = own_engine();
+    let far = Tensor::full_as(DType::U64, [2], u64::MAX).unwrap();
+    assert_eq!(far.to_vec::<u64>().unwrap(), [u64::MAX; 2]);
+    assert!(Tensor::full_as(DType::U8, [2], 256).is_err());
+    let down = Tensor::arange_as(DType::U8, 5, -1, -2).unwrap();
+    assert_eq!(down.to_vec::<u8>().unwrap(), [5, 3, 1]);
+    let wide = Tensor::arange_as(DType::I8, -128, 128, 255).unwrap();
+    assert_eq!(wide.to_vec::<i8>().unwrap(), [-128, 127]);
+    let huge = Tensor::arange_as(DType::U64, 0, u64::MAX, u64::MAX - 1).unwrap();
+    assert_eq!(huge.to_vec::<u64>().unwrap(), [0, u64::MAX - 1]);
+    let floats = Tensor::arange_as(DType::F64, 3, 0, -1).unwrap();
+    assert_eq!(floats.to_vec::<f64>().unwrap(), [3.0, 2.0, 1.0]);
+    let quarters = Tensor::arange_as(DType::F64, 0.0, 0.5, 0.25).unwrap();
+    assert_eq!(quarters.to_vec::<f64>().unwrap(), [0.0, 0.25]);
+    for [start, stop, step] in [[0, 1, 0], [i128::MIN, i128::MAX, 1], [0, 2, i128::MIN]] {
+        let bounds = [start, stop, step].map(Operand::Int);
+        let [start, stop, step] = &bounds;
+        assert!(Tensor::arange_as(DType::I64, start, stop, step).is_err());
+    }
+    assert!(Tensor::arange_as(DType::U8, 0, 300, 1).is_err());
+    assert!(Tensor::arange_as(DType::I32, 0, true, 1).is_err());
+    for dtype in [DType::F16, DType::F64] {
+        assert_eq!(Tensor::randn_as(dtype, [3]).unwrap().dtype(), dtype);
+        assert_eq!(
+            Tensor::uniform_as(dtype, [3], 0.0, 1.0).unwrap().dtype(),
+            dtype
+        );
+    }
+    assert!(Tensor::randn_as(DType::I32, [3]).is_err());
+}
+
+#[test]
+fn the_variance_of_a_sample_and_joined_axes() {
+    let _engine = own_engine();
+    let x = Tensor::from([[1.0f32, 3.0], [2.0, 8.0]]);
+    let rows = x.var_corrected(1, 1.0).unwrap();
+    assert_eq!(rows.to_vec::<f32>().unwrap(), [2.0, 18.0]);
+    assert_eq!(x.var_corrected_keepdim(1, 1.0).unwrap().shape()[..], [2, 1]);
+    assert!(
+        x.get(0)
+            .unwrap()
+            .get(0)
+            .unwrap()
+            .var_corrected(.., 1.0)
+            .unwrap()
+            .item()
+            .unwrap()
+            .is_nan()
+    );
+    let shape = |t: Tensor| t.shape().to_vec();
+    let t = Tensor::zeros([2, 3, 4]).unwrap();
+    assert_eq!(shape(t.flatten(0, -1).unwrap()), [24]);
+    assert_eq!(shape(t.flatten(0, 1).unwrap()), [6, 4]);
+    assert_eq!(shape(t.flatten(2, 2).unwrap()), [2, 3, 4]);
+    assert_eq!(
+        shape(Tensor::scalar(1.0).unwrap().flatten(0, -1).unwrap()),
+        [1]
+    );
+    assert!(t.flatten(1, 0).is_err() && t.flatten(0, 3).is_err());
 }
 
 #[test]

@@ -311,3 +311,25 @@ fn copies_are_tensors_of_their_own() {
     data.set_slice(0, 5).unwrap();
     assert_eq!(copy.to_vec::<i32>().unwrap(), [1, 2]);
 }
+
+#[test]
+fn a_frozen_parameter_has_no_gradients() {
+    let _engine = own_engine();
+    let (w, v) = (parameter(&[1.0, 2.0], &[2]), parameter(&[3.0, 4.0], &[2]));
+    let before = sum(&(&w * &v));
+    w.freeze().unwrap();
+    w.freeze().unwrap();
+    assert!(!w.needs_grad() && !w.is_parameter() && !(&w * 2).needs_grad());
+    before.backward_all().unwrap();
+    sum(&(&w * &v)).backward_all().unwrap();
+    assert_eq!(gradient(&v), [2.0, 4.0]);
+    assert!(w.grad().is_none());
+    assert!(before.backward(&[&w]).is_err());
+    // It can be set like any tensor, and be a parameter again.
+    w.set(&(&w + 1)).unwrap();
+    let w = w.requires_grad().unwrap();
+    sum(&(&w * &w)).backward_all().unwrap();
+    assert_eq!(gradient(&w), [4.0, 6.0]);
+    let error = (&w * 2).freeze().unwrap_err().to_string();
+    assert!(error.contains("detach gives a tensor"), "{error}");
+}

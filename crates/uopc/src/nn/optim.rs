@@ -65,6 +65,11 @@ pub trait Optimizer {
 
 /// A list of parameters, each of which has a buffer of its own.
 fn checked(parameters: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    if parameters.is_empty() {
+        let message = "there is no parameter to update; the list is empty".into();
+        let site = Site::current();
+        return Err(Error::Gradient { message, site });
+    }
     for (k, p) in parameters.iter().enumerate() {
         if !p.is_parameter() {
             let message = format!(

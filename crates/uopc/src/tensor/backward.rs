@@ -245,6 +245,15 @@ fn no_dependence() -> Error {
     )
 }
 
+/// The error for ending the gradients of what only depends on parameters.
+pub(super) fn computed_from_parameters() -> Error {
+    refuse(
+        "this tensor was computed from parameters, and only a parameter can cease to need gradients; \
+         detach gives a tensor with the same values that needs none"
+            .into(),
+    )
+}
+
 fn refuse(message: String) -> Error {
     let site = Site::current();
     Error::Gradient { message, site }

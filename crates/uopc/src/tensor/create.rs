@@ -1,10 +1,8 @@
 //! Tensors from numbers: constants and sequences. They are graphs and take no memory until they
 //! are computed.
 
-use std::fmt::Display;
-
 use super::args::{Dims, shape_of};
-use super::{DType, Error, Operand, Result, Shape, Site, Tensor, UOp, dtype_error, shape_error};
+use super::{DType, Operand, Result, Shape, Site, Tensor, UOp, dtype_error, shape_error};
 use crate::ir::Scalar;
 
 impl Tensor {
@@ -45,6 +43,24 @@ impl Tensor {
             Operand::Bool(_) => DType::Bool,
         };
         Tensor::full_of(value, dtype, &shape)
+    }
+
+    /// [`full`](Self::full) in a dtype of choice.
+    ///
+    /// ```
+    /// # use uopc::{DType, Tensor};
+    /// let far = Tensor::full_as(DType::I64, [2], 1i64 << 40)?;
+    /// assert_eq!(far.to_vec::<i64>()?, [1 << 40; 2]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the extents are no shape, an integer is too large for the dtype, or the tensor no
+    /// scalar.
+    #[track_caller]
+    pub fn full_as(dtype: DType, shape: impl Dims, value: impl Into<Operand>) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        Tensor::full_of(value.into(), dtype, &shape_of("full", shape)?)
     }
 
     /// A number or scalar tensor repeated to a shape, in that dtype.
@@ -113,80 +129,92 @@ impl Tensor {
     ) -> Result<Tensor> {
         let _site = Site::caller().enter();
         let bounds = [start.into(), stop.into(), step.into()];
-        let (mut numbers, mut whole, mut float) = ([0.0; 3], [0; 3], false);
-        for (k, bound) in bounds.iter().enumerate() {
-            numbers[k] = match *bound {
-                Operand::Float(value) => {
-                    float = true;
-                    value
-                }
-                Operand::Int(value) => {
-                    whole[k] = value;
-                    value as f64
-                }
-                _ => {
-                    let message = "bounds and step are numbers, not tensors or bools".into();
-                    return Err(dtype_error("arange_from", message));
-                }
-            };
-        }
-        if float {
-            floats(numbers)
-        } else {
-            whole_numbers(whole)
-        }
+        let float = bounds.iter().any(|b| matches!(b, Operand::Float(_)));
+        sequence(if float { DType::F32 } else { DType::I32 }, &bounds)
+    }
+
+    /// [`arange_from`](Self::arange_from) in a dtype of choice.
+    ///
+    /// ```
+    /// # use uopc::{DType, Tensor};
+    /// let far = Tensor::arange_as(DType::I64, 1i64 << 40, (1i64 << 40) + 3, 2)?;
+    /// assert_eq!(far.to_vec::<i64>()?, [1 << 40, (1 << 40) + 2]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the step is 0 or a number is no finite one, or an integer does not fit the dtype.
+    #[track_caller]
+    pub fn arange_as(
+        dtype: DType,
+        start: impl Into<Operand>,
+        stop: impl Into<Operand>,
+        step: impl Into<Operand>,
+    ) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        sequence(dtype, &[start.into(), stop.into(), step.into()])
     }
 }
 
-/// An f32 sequence; each element is computed in f64.
-fn floats([start, stop, step]: [f64; 3]) -> Result<Tensor> {
+/// From a start to a stop by steps.
+fn sequence(dtype: DType, bounds: &[Operand; 3]) -> Result<Tensor> {
+    let mut numbers = [0.0; 3];
+    let mut integers = Vec::with_capacity(3);
+    for (number, bound) in numbers.iter_mut().zip(bounds) {
+        *number = match *bound {
+            Operand::Float(value) => value,
+            Operand::Int(value) => {
+                integers.push(value);
+                value as f64
+            }
+            _ => {
+                let message = "bounds and step are numbers, not tensors or bools".into();
+                return Err(dtype_error("arange", message));
+            }
+        };
+    }
+    let [start, stop, step] = numbers;
     let count = ((stop - start) / step).ceil();
-    if !count.is_finite() || count > isize::MAX as f64 {
-        return Err(endless(start, stop, step));
+    // Integers of any dtype are smaller; the sums below then have room.
+    let huge = numbers.iter().any(|x| x.abs() > 2f64.powi(96)) && integers.len() == 3;
+    if !count.is_finite() || count > isize::MAX as f64 || huge {
+        let message = format!("no sequence goes from {start} to {stop} in steps of {step}");
+        return Err(shape_error("arange", message));
     }
-    let k = Tensor::arange(count.max(0.0) as usize)?.cast(DType::F64)?;
-    k.mul(step)?.add(start)?.cast(DType::F32)
-}
-
-/// An i32 sequence.
-fn whole_numbers([start, stop, step]: [i128; 3]) -> Result<Tensor> {
-    let Some(count) = steps_between(start, stop, step) else {
-        return Err(endless(start, stop, step));
-    };
-    if count == 0 {
-        return Tensor::arange(0);
-    }
-    let last = (count - 1).checked_mul(step);
-    let last = last.and_then(|way| way.checked_add(start));
-    for end in [Some(start), last] {
-        if end.is_none_or(|end| i32::try_from(end).is_err()) {
-            let end = end.map_or("the last element".into(), |end| end.to_string());
-            let message = format!("{end} does not fit i32; use floats, or arange and i64");
-            return Err(dtype_error("arange_from", message));
+    let mut n = count.max(0.0) as usize;
+    if let [start, stop, step] = integers[..] {
+        let (way, width) = match step > 0 {
+            true => (stop - start, step),
+            false => (start - stop, -step),
+        };
+        n = usize::try_from((way + width - 1).div_euclid(width)).unwrap_or(0);
+        if !dtype.is_float() {
+            return whole_sequence(dtype, n, start, step);
         }
     }
-    // All elements fit i32, so what wraps on the way to them wraps back.
-    Tensor::arange(count as usize)?
-        .cast(DType::I32)?
-        .mul(step as i32)?
-        .add(start as i32)
+    let k = Tensor::arange(n)?.cast(DType::F64)?;
+    k.mul(step)?.add(start)?.cast(dtype)
 }
 
-/// How many of `start, start + step, ...` come before `stop`; `None` if that has no answer.
-fn steps_between(start: i128, stop: i128, step: i128) -> Option<i128> {
-    if step == 0 {
-        return None;
+fn whole_sequence(dtype: DType, n: usize, start: i128, step: i128) -> Result<Tensor> {
+    let Some(steps) = n.checked_sub(1) else {
+        return Tensor::arange(0)?.cast(dtype);
+    };
+    let last = start + steps as i128 * step;
+    let (low, high) = dtype.int_range().unwrap_or((start, last));
+    let outside = |value: &i128| !(low..=high).contains(value);
+    if let Some(far) = [start, last].into_iter().find(outside) {
+        let message = format!("{far} does not fit {dtype}; use a wider dtype, i64 or a float");
+        return Err(dtype_error("arange", message));
     }
-    let way = stop.checked_sub(start)?;
-    if way == 0 || (way > 0) != (step > 0) {
-        return Some(0);
-    }
-    let whole = way.checked_div(step)?;
-    let count = whole + i128::from(way % step != 0);
-    (count <= isize::MAX as i128).then_some(count)
-}
-
-fn endless(start: impl Display, stop: impl Display, step: impl Display) -> Error {
-    let message = format!("no sequence goes from {start} to {stop} in steps of {step}");
-    shape_error("arange_from", message)
+    // In i64 all is right modulo 2^64, hence in each dtype that holds the result.
+    let within_i32 = |value: i128| i32::try_from(value).is_ok();
+    let (work, bits) = match dtype == DType::I32 && within_i32(start) && within_i32(step) {
+        true => (DType::I32, [start, step]),
+        false => (DType::I64, [start as i64 as i128, step as i64 as i128]),
+    };
+    let k = Tensor::arange(n)?.cast(work)?;
+    k.mul(Operand::Int(bits[1]))?
+        .add(Operand::Int(bits[0]))?
+        .cast(dtype)
 }

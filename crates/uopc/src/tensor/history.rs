@@ -182,6 +182,14 @@ pub(super) fn register(node: &UOp, owner: &Arc<Handle>) {
     registry.parameters.insert(buffer.id, parameter);
 }
 
+/// Notes that a leaf is no longer the value of a parameter.
+pub(super) fn unregister(node: &UOp) {
+    if let Some(buffer) = buffer_of(node) {
+        let former = REGISTRY.lock().parameters.remove(&buffer.id);
+        drop(former);
+    }
+}
+
 /// The parameters' buffers that the nodes depend on, as `(buffer node, parameter's number)`.
 pub(super) fn leaves(roots: &[UOp]) -> Vec<(UOp, u64)> {
     let nodes = buffers(roots, has_history);

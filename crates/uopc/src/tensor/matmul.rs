@@ -76,6 +76,11 @@ fn matrices(x: &UOp, w: &UOp) -> Result<UOp> {
     let (batch_x, batch_w) = (batch(x), batch(w));
     let mut dims = broadcast("matmul", &batch_x, &batch_w)?.to_vec();
     let m = x.shape()[rank - 2];
+    // With a single row or column the sum is no contraction, and the products of narrow floats
+    // would be rounded one by one. In f32 they are exact, as in a contraction.
+    let (dtype, single) = (x.dtype(), m == 1 || n == 1);
+    let sums = if single { dtype.accumulator() } else { dtype };
+    let (x, w) = (x.cast(sums)?, w.cast(sums)?);
     let depth = dims.len();
     dims.extend([m, n, k]);
     // (..., M, 1, K) and (..., 1, N, K), both repeated to (..., M, N, K).
@@ -93,7 +98,7 @@ fn matrices(x: &UOp, w: &UOp) -> Result<UOp> {
         .permute(&order)?
         .reshape(&in_front(&batch_w, [1, n, k]))?
         .expand(&dims)?;
-    left.mul(&right)?.reduce(ReduceOp::Add, 1)
+    left.mul(&right)?.reduce(ReduceOp::Add, 1)?.cast(dtype)
 }
 
 /// All axes but the last two.

@@ -164,6 +164,11 @@ impl Tensor {
         self.0.shape.numel()
     }
 
+    /// The tensor's number, unique in the process: equal for all names of one tensor.
+    pub fn id(&self) -> u64 {
+        self.0.id
+    }
+
     /// True if both are names of one tensor; equal contents do not matter.
     pub fn is(&self, other: &Tensor) -> bool {
         Arc::ptr_eq(&self.0, &other.0)

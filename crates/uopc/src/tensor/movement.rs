@@ -21,6 +21,36 @@ impl Tensor {
         self.map(|x| x.reshape(&shape))
     }
 
+    /// The axes from `first` to `last` joined into one; a scalar becomes one axis of extent 1.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let images = Tensor::zeros([8, 3, 4, 4])?;
+    /// assert_eq!(images.flatten(1, -1)?.shape()[..], [8, 48]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no such axis, or the last one comes before the first.
+    #[track_caller]
+    pub fn flatten(&self, first: impl Integer, last: impl Integer) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let shape = self.shape();
+        // A scalar is seen as if it had one axis.
+        let rank = shape.rank().max(1);
+        let first = place_of("flatten", shape, first.signed(), rank)?;
+        let last = place_of("flatten", shape, last.signed(), rank)?;
+        if first > last {
+            let message = format!("axis {first} of shape {shape} does not come before {last}");
+            return Err(shape_error("flatten", message));
+        }
+        let end = (last + 1).min(shape.rank());
+        let mut dims = shape[..first].to_vec();
+        dims.push(shape[first..end].iter().product());
+        dims.extend_from_slice(&shape[end..]);
+        self.map(|x| x.reshape(&dims))
+    }
+
     /// Puts what is left in the place of a -1.
     fn fill_in(&self, mut dims: Vec<i64>) -> Result<Vec<i64>> {
         let Some(open) = dims.iter().position(|&d| d == -1) else {

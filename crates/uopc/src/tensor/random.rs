@@ -201,6 +201,16 @@ impl Tensor {
         with_current(|generator| generator.randn(shape))
     }
 
+    /// [`randn`](Self::randn) in another float dtype; see [`Generator::randn_as`].
+    ///
+    /// # Errors
+    /// When the dtype is no float or the extents are no shape.
+    #[track_caller]
+    pub fn randn_as(dtype: DType, shape: impl Dims) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        with_current(|generator| generator.randn_as(dtype, shape))
+    }
+
     /// f32 numbers from `low` up to `high`; see [`Generator::uniform`].
     ///
     /// # Errors
@@ -209,6 +219,16 @@ impl Tensor {
     pub fn uniform(shape: impl Dims, low: f64, high: f64) -> Result<Tensor> {
         let _site = Site::caller().enter();
         with_current(|generator| generator.uniform(shape, low, high))
+    }
+
+    /// [`uniform`](Self::uniform) in another float dtype; see [`Generator::uniform_as`].
+    ///
+    /// # Errors
+    /// When the dtype is no float, the extents are no shape, or a bound is not finite in the dtype.
+    #[track_caller]
+    pub fn uniform_as(dtype: DType, shape: impl Dims, low: f64, high: f64) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        with_current(|generator| generator.uniform_as(dtype, shape, low, high))
     }
 }
 

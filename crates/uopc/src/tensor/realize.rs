@@ -431,6 +431,40 @@ impl Tensor {
         Ok(self)
     }
 
+    /// Makes an ordinary tensor of a parameter, with the same values: no gradient flows to it any
+    /// more, neither from what is computed from now on nor from what was computed before. Another
+    /// tensor that needs no gradients is left as it is.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let w = Tensor::ones([3])?.requires_grad()?;
+    /// w.freeze()?;
+    /// assert!(!(&w * 2).needs_grad());
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When this was computed from parameters; [`detach`](Self::detach) gives a tensor without
+    /// gradients.
+    #[track_caller]
+    pub fn freeze(&self) -> Result<()> {
+        let _site = Site::caller().enter();
+        if !self.is_parameter() {
+            return match self.needs_grad() {
+                false => Ok(()),
+                true => Err(super::backward::computed_from_parameters()),
+            };
+        }
+        let leaf = history::leaf(self.storage()?, self.dtype(), self.shape())?;
+        let mut state = self.0.state.lock();
+        state.parameter = false;
+        state.needs_grad = false;
+        drop(state);
+        let former = self.0.replace(leaf);
+        history::unregister(&former);
+        Ok(())
+    }
+
     /// The single element as f64.
     ///
     /// # Errors

@@ -44,7 +44,7 @@ reductions! {
     /// The mean, which is the sum divided by the number of elements; integers become f32 first.
     mean, mean_keepdim = mean;
     /// The mean of the squared deviations from the mean (divided by N, not N - 1).
-    var, var_keepdim = var;
+    var, var_keepdim = |x: &UOp, axes: &[usize]| var(x, axes, 0.0);
     /// The largest element; NaN if there is one. A gradient is shared evenly by equal ones.
     max, max_keepdim = max;
     /// The smallest element; NaN if there is one. A gradient is shared evenly by equal ones.
@@ -175,10 +175,12 @@ fn mean(x: &UOp, axes: &[usize]) -> Result<UOp> {
     })
 }
 
-fn var(x: &UOp, axes: &[usize]) -> Result<UOp> {
+/// The sum of squared deviations, divided by the number of elements less the correction.
+fn var(x: &UOp, axes: &[usize], correction: f64) -> Result<UOp> {
     in_floats(x, |x| {
         let deviation = x.sub(&spread(&mean(x, axes)?, x, axes)?)?;
-        mean(&deviation.mul(&deviation)?, axes)
+        let total = reduce(&deviation.mul(&deviation)?, ReduceOp::Add, axes)?;
+        total.div(&total.full_like((count(x, axes) - correction).max(0.0))?)
     })
 }
 
@@ -208,6 +210,30 @@ fn log_softmax(x: &UOp, axis: usize) -> Result<UOp> {
 }
 
 impl Tensor {
+    /// The variance whose sum of squares is divided by N - `correction`, where N is the number of
+    /// elements: with 1 the estimate from a sample. Infinite or NaN if nothing is left to divide
+    /// by.
+    ///
+    /// # Errors
+    /// When an axis does not exist or is named twice.
+    #[track_caller]
+    pub fn var_corrected(&self, axes: impl Axes, correction: f64) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let axes = axes_of("var", self.shape(), axes)?;
+        self.map(|x| var(x, &axes, correction))
+    }
+
+    /// [`var_corrected`](Self::var_corrected) that keeps the axes, with extent 1.
+    ///
+    /// # Errors
+    /// When an axis does not exist or is named twice.
+    #[track_caller]
+    pub fn var_corrected_keepdim(&self, axes: impl Axes, correction: f64) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let axes = axes_of("var", self.shape(), axes)?;
+        self.map(|x| keep(var(x, &axes, correction)?, x, &axes))
+    }
+
     /// exp(x) divided by its sum along an axis, so that it adds up to 1 there. Safe for numbers
     /// of any size; a row with a +inf or with nothing but -inf is NaN.
     ///
