@@ -9,6 +9,7 @@ mod plans;
 mod walk;
 
 use std::any::Any;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -19,7 +20,7 @@ use crate::backend::c::render::render;
 use crate::debug::{self, DeviceChoice, Settings};
 use crate::error::{Error, Result};
 use crate::ir::fold::may_be_chained;
-use crate::ir::form::BufferIndex;
+use crate::ir::form::{BufferIndex, Role};
 use crate::ir::op::{BufferId, Op};
 use crate::ir::{UOp, verify, visit};
 use crate::pass;
@@ -226,6 +227,18 @@ impl Engine {
         listing(roots, None, &self.settings)
     }
 
+    /// The keys of the plans that it remembers, see [`plan_key`], in their order.
+    pub fn plan_keys(&self) -> Vec<[u8; 32]> {
+        let mut keys: Vec<_> = self.plans.texts().iter().map(|text| key(text)).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Forgets all plans; the next realisation of each graph makes its plan anew. Values stay.
+    pub fn forget_plans(&self) {
+        self.plans.clear();
+    }
+
     /// What it has done so far.
     pub fn stats(&self) -> Stats {
         let device = self.device.counts();
@@ -302,8 +315,12 @@ fn device(settings: &Settings, pool: Arc<Pool>) -> Result<Box<dyn Device>> {
 pub fn plan_key(roots: &[UOp], options: &RealizeOptions) -> Result<[u8; 32]> {
     let roots: Vec<&UOp> = roots.iter().collect();
     let walk = Walk::new(&roots, options)?;
-    let bytes: Vec<u8> = walk.text().iter().flat_map(|w| w.to_ne_bytes()).collect();
-    Ok(*blake3::hash(&bytes).as_bytes())
+    Ok(key(walk.text()))
+}
+
+fn key(text: &[u64]) -> [u8; 32] {
+    let bytes: Vec<u8> = text.iter().flat_map(|w| w.to_ne_bytes()).collect();
+    *blake3::hash(&bytes).as_bytes()
 }
 
 /// Lowers roots for inspection, without running anything. Live memory becomes numbered slots; a
@@ -312,6 +329,19 @@ pub fn plan_key(roots: &[UOp], options: &RealizeOptions) -> Result<[u8; 32]> {
 /// # Errors
 /// When the graph can't be lowered.
 pub fn lower(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<Lowered> {
+    Ok(lower_with_inputs(roots, name, settings)?.0)
+}
+
+/// [`lower`], and for each input of the plan the node that it stands for, in order of slots: a
+/// buffer, or a node whose value was computed before. What the plan does not read is not there.
+///
+/// # Errors
+/// When the graph can't be lowered.
+pub fn lower_with_inputs(
+    roots: &[UOp],
+    name: Option<&str>,
+    settings: &Settings,
+) -> Result<(Lowered, Vec<UOp>)> {
     let is_text = |u: &UOp| {
         matches!(
             u.op(),
@@ -321,14 +351,28 @@ pub fn lower(roots: &[UOp], name: Option<&str>, settings: &Settings) -> Result<L
             }
         )
     };
-    let graph = if visit::toposort(roots).iter().any(is_text) {
-        verify::shape_graph(roots.to_vec())?
-    } else {
-        let roots: Vec<&UOp> = roots.iter().collect();
-        let walk = Walk::new(&roots, &RealizeOptions::default())?;
-        walk.with_slots()?.0
-    };
-    pipeline::lower(&graph, name, settings)
+    if visit::toposort(roots).iter().any(is_text) {
+        let graph = verify::shape_graph(roots.to_vec())?;
+        let lowered = pipeline::lower(&graph, name, settings)?;
+        let slots = lowered.plan.buffers.iter().filter_map(|b| match b.role {
+            Role::Input(slot) => Some((slot, UOp::slot(slot, b.dtype, b.n))),
+            Role::Output | Role::Temporary => None,
+        });
+        let slots: BTreeMap<u32, UOp> = slots.collect();
+        return Ok((lowered, slots.into_values().collect()));
+    }
+    let roots: Vec<&UOp> = roots.iter().collect();
+    let walk = Walk::new(&roots, &RealizeOptions::default())?;
+    let lowered = pipeline::lower(&walk.with_slots()?.0, name, settings)?;
+    let read = lowered.plan.buffers.iter().filter_map(|b| match b.role {
+        Role::Input(slot) => Some(slot),
+        Role::Output | Role::Temporary => None,
+    });
+    let read: BTreeSet<u32> = read.collect();
+    let inputs = walk.nodes_in_memory();
+    let inputs = inputs.filter(|(slot, _)| read.contains(slot));
+    let inputs = inputs.map(|(_, u)| u.clone()).collect();
+    Ok((lowered, inputs))
 }
 
 /// The C text of the kernels that compute the roots, in the order they run.

@@ -8,7 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tempfile::TempDir;
 use uopc::autodiff::gradient;
-use uopc::compile::{Engine, PLAN_LIMIT, RealizeOptions, Realized, Stats, listing, lower};
+use uopc::compile::{
+    Engine, PLAN_LIMIT, RealizeOptions, Realized, Stats, listing, lower, lower_with_inputs,
+    plan_key,
+};
 use uopc::debug::{DeviceChoice, Settings};
 use uopc::ir::op::{LiveBuffer, ReduceOp};
 use uopc::ir::{DType, UOp};
@@ -370,6 +373,46 @@ fn listings_show_live_memory_as_slots() {
     let x = live(&[1.0f32, 2.0, 3.0]);
     let text = listing(&[&x + &x], Some("double_it"), &Settings::default()).unwrap();
     assert!(text.starts_with("void double_it(float* restrict data0, float* restrict data1) {"));
+}
+
+#[test]
+fn plans_are_listed_by_key_and_forgotten_on_request() {
+    let engine = engine();
+    let x = live(&[1.0f32, 2.0]);
+    let graphs = [&x + &x, sum_of_squares(&x)];
+    let key = |u: &UOp| plan_key(from_ref(u), &RealizeOptions::default()).unwrap();
+    // Asked before the values have a home, at which a walk stops.
+    let mut keys: Vec<[u8; 32]> = graphs.iter().map(key).collect();
+    let kept: Vec<Realized> = graphs
+        .iter()
+        .map(|u| realize(&engine, from_ref(u)))
+        .collect();
+    keys.sort();
+    assert_eq!(engine.plan_keys(), keys);
+    engine.forget_plans();
+    assert!(engine.plan_keys().is_empty());
+    assert_eq!(engine.stats().plans, 0);
+    // Values outlive the plans that made them.
+    assert_eq!(floats(&engine, &graphs[0]), [2.0, 4.0]);
+    drop(kept);
+    assert_eq!(floats(&engine, &graphs[0]), [2.0, 4.0]);
+    assert_eq!(engine.stats().plan_misses, 3);
+}
+
+#[test]
+fn a_lowered_graph_names_what_its_inputs_are() {
+    let settings = Settings::default();
+    let (x, n) = (live(&[1.0f32, 2.0]), live(&[1i32, 2]));
+    let zero = n.mul(&UOp::int(0, DType::I32).broadcast_scalar(n.shape()).unwrap());
+    let zero = zero.unwrap().cast(DType::F32).unwrap();
+    let (lowered, inputs) = lower_with_inputs(&[&zero + &x], None, &settings).unwrap();
+    // The integers are multiplied by zero, so nothing reads them.
+    assert_eq!(inputs, [x]);
+    assert_eq!(lowered.plan.kernels.len(), 1);
+
+    let (a, b) = (UOp::slot(7, DType::F32, 2), UOp::slot(3, DType::F32, 2));
+    let (_, inputs) = lower_with_inputs(&[&a * &b], None, &settings).unwrap();
+    assert_eq!(inputs, [b, a]);
 }
 
 // ---- devices ----

@@ -321,3 +321,16 @@ fn absurd_paddings_joins_and_slots_are_refused() {
     let vast = UOp::slot(0, DType::F32, 1 << 62).exp().unwrap();
     assert!(compile::listing(&[vast], None, &Settings::default()).is_ok());
 }
+
+/// Work and sizes that 64 bits do not hold are the largest numbers that they do.
+#[test]
+fn the_work_of_a_plan_that_no_machine_holds_is_told_without_overflow() {
+    let n = 1 << 31;
+    let row = UOp::slot(0, DType::F32, n).reshape(&[1, n]).unwrap();
+    let x = row.expand(&[n, n]).unwrap();
+    let square = &(&(&(&x * &x) + &x).exp().unwrap() + &x) * &x;
+    let lowered = lower(from_ref(&square));
+    let work = cost(&lowered.launches[0].loops);
+    assert_eq!((work.flops, work.bytes), (u64::MAX, u64::MAX));
+    assert!(explain(&lowered).contains(&format!("{} flops", u64::MAX)));
+}

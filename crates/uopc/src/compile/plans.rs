@@ -87,6 +87,19 @@ impl<T> Plans<T> {
         }
     }
 
+    /// The structures of the plans that are known or being made.
+    pub(super) fn texts(&self) -> Vec<Box<[u64]>> {
+        let table = self.table.lock();
+        table.plans.values().map(|e| e.text.clone()).collect()
+    }
+
+    /// Forgets all plans. Those that are being made are not remembered either.
+    pub(super) fn clear(&self) {
+        let forgotten = std::mem::take(&mut self.table.lock().plans);
+        // Compiled code goes after the lock.
+        drop(forgotten);
+    }
+
     /// Hits, misses and how many plans there are.
     pub(super) fn counts(&self) -> (u64, u64, usize) {
         let table = self.table.lock();

@@ -180,6 +180,12 @@ impl Walk {
         self.met.push(Met { slot, starts_tape });
     }
 
+    /// The slots of the plan and the nodes whose values they hold, in order.
+    pub(super) fn nodes_in_memory(&self) -> impl Iterator<Item = (u32, &UOp)> {
+        let met = self.met.iter().zip(&self.nodes);
+        met.filter_map(|(met, u)| Some((met.slot?, u)))
+    }
+
     /// The structure: equal for graphs that one plan computes, whatever memory they read.
     pub(super) fn text(&self) -> &[u64] {
         &self.text.0

@@ -18,14 +18,17 @@ pub struct Cost {
 }
 
 /// The work of a launch: each statement's operations times the extents of its loops. A loop whose
-/// extent is not a constant counts once.
+/// extent is not a constant counts once. What u64 does not hold is the largest it does.
 pub fn cost(loops: &LoopGraph) -> Cost {
-    let flops = loops.statements().iter().map(statement_flops).sum();
-    let bytes = params(loops.sink())
+    let flops = loops.statements().iter().map(statement_flops);
+    let params = params(loops.sink());
+    let bytes = params
         .iter()
-        .map(|&(_, _, d, n)| (d.size() * n) as u64)
-        .sum();
-    Cost { flops, bytes }
+        .map(|&(_, _, d, n)| d.size().saturating_mul(n) as u64);
+    Cost {
+        flops: flops.fold(0, u64::saturating_add),
+        bytes: bytes.fold(0, u64::saturating_add),
+    }
 }
 
 /// About how many steps a launch takes, for guesses of its time: each statement's store, loads and
@@ -56,7 +59,8 @@ fn node_steps(u: &UOp) -> u64 {
 
 fn statement_flops(end: &UOp) -> u64 {
     let store = &end.src()[0];
-    let points: u64 = end.src()[1..].iter().map(extent).product();
+    let extents = end.src()[1..].iter().map(extent);
+    let points = extents.fold(1, u64::saturating_mul);
     let combined = match store.op() {
         Op::Store {
             combine: Combine::Set,
@@ -74,7 +78,7 @@ fn statement_flops(end: &UOp) -> u64 {
         0
     };
     let each: u64 = toposort(&store.src()[1..]).iter().map(node_flops).sum();
-    points * (own + each)
+    points.saturating_mul(own + each)
 }
 
 fn node_flops(u: &UOp) -> u64 {
