@@ -1,4 +1,4 @@
-//! The parts of the program `uopc` that are worth testing on their own.
+//! The program `uopc` as a library: [`program::run`] is all of it, the rest its parts.
 
 #![warn(clippy::unwrap_used)]
 
@@ -9,6 +9,7 @@ pub mod failure;
 pub mod input;
 pub mod notices;
 pub mod plot;
+pub mod program;
 pub mod stages;
 pub mod table;
 pub mod train;

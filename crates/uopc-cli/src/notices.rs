@@ -3,7 +3,8 @@
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-struct Printer;
+/// Prints notices.
+pub struct Printer;
 
 impl Log for Printer {
     fn enabled(&self, metadata: &Metadata) -> bool {
