@@ -1,0 +1,89 @@
+"""uopc, a small and inspectable tensor compiler.
+
+>>> x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+>>> loss = (x * x).sum().backward()
+>>> x.grad.numpy()
+array([2., 4., 6.], dtype=float32)
+
+A tensor is lazy: operations build a graph, which is compiled and computed as a whole when values
+are asked for. What stands in the modules:
+
+- ``uopc.Tensor``, ``uopc.no_grad``, the dtypes (``uopc.f32`` and so on), ``from_numpy``,
+  ``from_dlpack``: what programs use
+- ``uopc.nn``: layers, losses, optimisers
+- ``uopc.uop``, ``uopc.composite``, ``uopc.gradient``, ``uopc.kernelize``: the graphs behind the
+  tensors, their gradients, and the kernels they become
+"""
+
+from ._uopc import (
+    DType,
+    __version__,
+    bf16,
+    bfloat16,
+    bool_,
+    f16,
+    f32,
+    f64,
+    float16,
+    float32,
+    float64,
+    from_dlpack,
+    from_numpy,
+    i8,
+    i16,
+    i32,
+    i64,
+    int8,
+    int16,
+    int32,
+    int64,
+    u8,
+    u16,
+    u32,
+    u64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from .tensor import Tensor, no_grad
+from . import composite, gradient, kernelize, nn, uop
+
+__all__ = [
+    "DType",
+    "Tensor",
+    "__version__",
+    "bf16",
+    "bfloat16",
+    "bool_",
+    "composite",
+    "f16",
+    "f32",
+    "f64",
+    "float16",
+    "float32",
+    "float64",
+    "from_dlpack",
+    "from_numpy",
+    "gradient",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "kernelize",
+    "nn",
+    "no_grad",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uop",
+]

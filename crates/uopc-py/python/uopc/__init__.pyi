@@ -1,0 +1,102 @@
+from typing import Any, Final, Optional, Union, final
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import TypeAlias
+
+from . import composite as composite
+from . import gradient as gradient
+from . import kernelize as kernelize
+from . import nn as nn
+from . import uop as uop
+from .tensor import Tensor as Tensor
+from .tensor import no_grad as no_grad
+
+__all__ = [
+    "DType",
+    "Tensor",
+    "__version__",
+    "bf16",
+    "bfloat16",
+    "bool_",
+    "composite",
+    "f16",
+    "f32",
+    "f64",
+    "float16",
+    "float32",
+    "float64",
+    "from_dlpack",
+    "from_numpy",
+    "gradient",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "kernelize",
+    "nn",
+    "no_grad",
+    "u8",
+    "u16",
+    "u32",
+    "u64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "uop",
+]
+
+__version__: Final[str]
+
+_bool: TypeAlias = bool
+_int: TypeAlias = int
+_DTypeLike: TypeAlias = Union[DType, str, type, np.dtype[Any]]
+
+@final
+class DType:
+    def __new__(cls, of: _DTypeLike) -> DType: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def itemsize(self) -> _int: ...
+    @property
+    def is_float(self) -> _bool: ...
+    @property
+    def is_int(self) -> _bool: ...
+    def __eq__(self, other: object, /) -> _bool: ...
+    def __hash__(self) -> _int: ...
+    def __reduce__(self) -> Any: ...
+
+bf16: Final[DType]
+bfloat16: Final[DType]
+bool_: Final[DType]
+f16: Final[DType]
+f32: Final[DType]
+f64: Final[DType]
+float16: Final[DType]
+float32: Final[DType]
+float64: Final[DType]
+i8: Final[DType]
+i16: Final[DType]
+i32: Final[DType]
+i64: Final[DType]
+int8: Final[DType]
+int16: Final[DType]
+int32: Final[DType]
+int64: Final[DType]
+u8: Final[DType]
+u16: Final[DType]
+u32: Final[DType]
+u64: Final[DType]
+uint8: Final[DType]
+uint16: Final[DType]
+uint32: Final[DType]
+uint64: Final[DType]
+
+def from_numpy(a: npt.NDArray[Any], *, copy: Optional[_bool] = None) -> Tensor: ...
+def from_dlpack(x: Any, /, *, copy: Optional[_bool] = None) -> Tensor: ...

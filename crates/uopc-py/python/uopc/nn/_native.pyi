@@ -1,0 +1,36 @@
+import os
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+from ..tensor import Tensor
+
+__all__ = [
+    "assign_all",
+    "embedding",
+    "embedding_parameters",
+    "is_interior",
+    "linear",
+    "linear_parameters",
+    "load_into",
+    "load_tensors",
+    "parameter_id",
+    "save_tensors",
+    "snapshot",
+]
+
+def assign_all(updates: List[Tuple[Tensor, Tensor]]) -> None: ...
+def embedding(indices: Any, weight: Tensor) -> Tensor: ...
+def embedding_parameters(count: int, size: int) -> Tensor: ...
+def is_interior(tensor: Tensor) -> bool: ...
+def linear(x: Any, weight: Tensor, bias: Optional[Tensor] = None) -> Tensor: ...
+def linear_parameters(
+    in_features: int, out_features: int, bias: bool
+) -> Tuple[Tensor, Optional[Tensor]]: ...
+def load_into(
+    path: Union[str, "os.PathLike[str]"], tensors: List[Tuple[str, Tensor]]
+) -> None: ...
+def load_tensors(path: Union[str, "os.PathLike[str]"]) -> Dict[str, Tensor]: ...
+def parameter_id(ob: Any) -> Optional[int]: ...
+def save_tensors(
+    path: Union[str, "os.PathLike[str]"], tensors: List[Tuple[str, Tensor]]
+) -> None: ...
+def snapshot(tensor: Tensor) -> Tensor: ...

@@ -1,0 +1,9 @@
+from typing import Any
+
+from ..tensor import Tensor
+
+__all__ = ["cross_entropy", "mse", "mse_loss"]
+
+def cross_entropy(logits: Any, labels: Any) -> Tensor: ...
+def mse(prediction: Any, target: Any) -> Tensor: ...
+def mse_loss(prediction: Any, target: Any) -> Tensor: ...

@@ -1,0 +1,329 @@
+"""All of the public interface, with types: mypy --strict passes on it, and it runs.
+
+`test_typed.py` sees to both, and to it that no public name is missing here.
+"""
+
+import copy
+import os
+import pickle
+import tempfile
+from typing import Any, List, Optional, Tuple, Union
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import assert_type
+
+import uopc
+from uopc import DType, Tensor, composite, from_dlpack, from_numpy, gradient, kernelize, nn, no_grad
+from uopc.composite import cat, flip, pad, sum_to, zeros_like
+from uopc.gradient import GradientWarning
+from uopc.kernelize import Kernel, Plan, PlanBuffer, PlanCache, Stats, listing, make_plan
+from uopc.kernelize import plan_key, stats
+from uopc.uop import LiveBuffer, Ops, UOp, from_uir, to_uir
+
+
+def dtypes() -> List[DType]:
+    short = [uopc.f16, uopc.bf16, uopc.f32, uopc.f64, uopc.i8, uopc.i16, uopc.i32, uopc.i64]
+    short += [uopc.u8, uopc.u16, uopc.u32, uopc.u64, uopc.bool_]
+    long = [uopc.float16, uopc.bfloat16, uopc.float32, uopc.float64, uopc.int8, uopc.int16]
+    long += [uopc.int32, uopc.int64, uopc.uint8, uopc.uint16, uopc.uint32, uopc.uint64]
+    assert short[:-1] == long and DType("f32") == DType(np.float32) == DType(float) == uopc.f32
+    d = uopc.i16
+    assert_type((d.name, d.itemsize, d.is_float, d.is_int), Tuple[str, int, bool, bool])
+    assert {d: 1}[pickle.loads(pickle.dumps(d))] == 1 and d == "int16"
+    return short
+
+
+def create() -> Tensor:
+    a = Tensor([[1.0, 2.0], [3.0, 4.0]], dtype="f64", requires_grad=True)
+    array: npt.NDArray[np.float32] = np.ones((2, 2), np.float32)
+    made = [Tensor(array), Tensor(3), Tensor(True), Tensor(a), Tensor.zeros(2, 2), Tensor.ones((2, 2))]
+    made += [Tensor.full((2, 2), 7, dtype=int), Tensor.scalar(2.5), Tensor.arange(4)]
+    made += [Tensor.arange(0, 1.0, 0.25, dtype=uopc.f64), a.zeros_like(), a.ones_like(dtype=np.int8)]
+    made += [a.full_like(3), from_numpy(array), Tensor.from_numpy(array, copy=True)]
+    made += [from_dlpack(array), Tensor.from_dlpack(array, copy=None)]
+    Tensor.manual_seed(1)
+    made += [Tensor.rand(2, 2), Tensor.randn((2, 2), dtype="f16"), Tensor.uniform(2, low=-1, high=1)]
+    assert_type(made, List[Tensor])
+    return a
+
+
+def describe(t: Tensor) -> None:
+    assert_type(t.shape, Tuple[int, ...])
+    assert_type(t.dtype, DType)
+    assert_type((t.ndim, t.size, t.itemsize, t.nbytes), Tuple[int, int, int, int])
+    assert_type((t.numel(), t.dim(), len(t), hash(t)), Tuple[int, int, int, int])
+    assert_type(t.uop, UOp)
+    assert_type(repr(t) + str(t) + f"{t}" + f"{t.sum():.2f}", str)
+
+
+def elementwise(a: Tensor, b: Tensor, i: Tensor, j: Tensor, c: Tensor) -> List[Tensor]:
+    array = np.ones((2, 2), np.float32)
+    results = [a + b, a - 1, a * 2.5, a / np.float32(2), 1 + a, 2.0 - a, 3 * a, 1 / a, a + array]
+    results += [i // j, i % j, 7 // j, 7 % j, i & j, i | j, i ^ j, 1 & i, 1 | i, 1 ^ i, ~i]
+    results += [-a, +a, abs(a), a**2, a @ b, a @ array, *divmod(i, j), *divmod(7, j)]
+    results += [a < b, a <= 1, a > 2.0, a >= b, a == b, a != 1]
+    results += [a.add(b), a.sub(1), a.subtract(b), a.mul(b), a.multiply(2), a.div(b), a.divide(b)]
+    results += [a.true_divide(2), a.truediv(b), i.floordiv(j), i.floor_divide(2), i.mod(j)]
+    results += [i.remainder(j), i.floormod(3), a.maximum(b), a.minimum(0), a.eq(b), a.ne(b)]
+    results += [a.not_equal(b), a.lt(b), a.less(b), a.le(b), a.less_equal(b), a.gt(b), a.greater(b)]
+    results += [a.ge(b), a.greater_equal(b), i.bitwise_and(j), i.bitwise_or(j), i.bitwise_xor(j)]
+    results += [i.bitwise_not(), i.bitwise_invert(), c.logical_and(c), c.logical_or(True)]
+    results += [c.logical_xor(c), c.logical_not(), a.pow(0.5), c.where(a, 0), a.neg(), a.negative()]
+    results += [a.abs(), a.absolute(), a.relu(), a.square(), a.trunc(), a.fix(), a.exp(), a.exp2()]
+    results += [a.log(), a.log2(), a.sqrt(), a.sin(), a.cos(), a.tanh(), a.sigmoid(), a.silu()]
+    results += [a.swish(), a.softplus(), a.gelu(), a.reciprocal(), a.float(), a.half(), a.bfloat16()]
+    results += [a.double(), a.int(), a.long(), a.bool(), a.cast("i64"), a.astype(np.float64)]
+    results += [a.to(uopc.f16)]
+    return results
+
+
+def in_place(t: Tensor, i: Tensor) -> Tensor:
+    t += 1
+    t -= t
+    t *= 2
+    t /= 2
+    t **= 2
+    t @= t
+    i //= 2
+    i %= 2
+    i &= 1
+    i |= 2
+    i ^= 3
+    assert_type((t, i), Tuple[Tensor, Tensor])
+    return t
+
+
+def movement(a: Tensor) -> List[Tensor]:
+    results = [a.reshape(4), a.reshape((1, -1)), a.view(2, 2), a.flatten(), a.flatten(0, 1), a.ravel()]
+    results += [a.permute(1, 0), a.permute((1, 0)), a.transpose(), a.transpose(0, 1), a.T, a.mT]
+    results += [a.swapaxes(0, 1), a.swapdims(0, 1), a.swap_axes(-1, 0), a.expand(3, 2, 2)]
+    results += [a.broadcast_to((3, 2, 2)), a.pad(((0, 1), None)), a.shrink(((0, 1), None)), a.flip()]
+    results += [a.flip(0), a.flip((0, 1)), a.unsqueeze(0), a.unsqueeze(dim=-1), a.squeeze()]
+    results += [a.unsqueeze(0).squeeze(dim=0), Tensor.cat([a, a]), Tensor.concat([a, a], dim=1)]
+    results += [Tensor.concatenate((a, a), 1), Tensor.stack([a, a], axis=1), a.stack_with(a)]
+    return results
+
+
+def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
+    results = [a.sum(), a.sum(0), a.sum((0, 1), keepdim=True), a.sum(dim=0, keepdims=True, dtype="f32")]
+    results += [a.mean(axis=1), a.prod(), a.var(correction=1), a.var(0, ddof=1), a.max(), a.amax(0)]
+    results += [a.min(1), a.amin(), a.any(), a.all(0), a.argmax(), a.argmin(dim=1, keepdim=True)]
+    results += [a.softmax(), a.softmax(dim=0), a.log_softmax(axis=-1), a.cross_entropy([0, 1])]
+    results += [a.accuracy(Tensor([0, 1])), a.matmul(a)]
+    return results
+
+
+def parts(a: Tensor) -> List[Tensor]:
+    results = [a[0], a[0, 1], a[-1:], a[:, ::-1], a[None, ..., 0], a[...], a[np.int64(1)], *a]
+    results += [a.get(0), a.narrow(0, 0, 1), a.take([1, 0]), a.take(Tensor([0]), axis=None)]
+    results += [a.with_slice((0, slice(None)), 5.0), Tensor([1, 0]).one_hot(2), *reversed(a)]
+    t = a * 1
+    t[0] = 5
+    t[:, 1] = [1.0, 2.0]
+    t[..., 0] = Tensor([3.0, 4.0])
+    assert_type(2 in a, bool)
+    return results
+
+
+@no_grad
+def scored(w: Tensor, factor: float = 2.0) -> Tensor:
+    return w * factor
+
+
+@no_grad()
+def shifted(w: Tensor) -> Tensor:
+    return w + 1
+
+
+def gradients(w: Tensor) -> Optional[Tensor]:
+    loss = (w * w).sum()
+    assert_type(loss.backward(), Tensor)
+    loss.backward([w])
+    loss.backward(w)
+    grad = w.grad
+    assert_type(grad, Optional[Tensor])
+    assert_type((w.requires_grad, w.is_leaf), Tuple[bool, bool])
+    w.grad = None
+    w.grad = grad
+    del w.grad
+    w.zero_grad()
+    other = Tensor([1.0])
+    other.requires_grad = True
+    assert_type(other.requires_grad_(), Tensor)
+    with no_grad():
+        assert not (w * 2).requires_grad
+    with Tensor.no_grad():
+        assert not w.detach().requires_grad
+    assert_type(scored(w, factor=3.0), Tensor)
+    assert_type(shifted(w), Tensor)
+    return grad
+
+
+def values(t: Tensor) -> None:
+    assert_type(t.realize(), Tensor)
+    Tensor.realize_all(t, t + 1)
+    Tensor.realize_all([t * 2])
+    assert_type(t.numpy(), npt.NDArray[Any])
+    copied: npt.NDArray[Any] = t.numpy(copy=True)
+    assert_type(t.tolist(), Any)
+    one = t.sum()
+    assert_type(one.item(), Union[bool, int, float])
+    assert_type((bool(one), int(one), float(one)), Tuple[bool, int, float])
+    assert_type([5, 6][Tensor(1)], int)
+    assert_type(bytes(t), bytes)
+    assert np.asarray(t).shape == copied.shape
+    copies: List[Tensor] = [copy.copy(t), copy.deepcopy(t), pickle.loads(pickle.dumps(t))]
+    assert_type(t.assign(copies[0]), Tensor)
+    Tensor.assign_all([(t, copies[1])], also=[one])
+    assert t.__dlpack_device__()[1] == 0 and t.__dlpack__() is not None
+    was: bool = Tensor.training
+    Tensor.training = True
+    Tensor.training = was
+
+
+def graphs() -> UOp:
+    x = UOp.buffer(4, "f32", slot=0).reshape(2, 2)
+    c = UOp.const(2.0)
+    assert_type((x.op, x.src, x.dtype, x.shape), Tuple[Ops, Tuple[UOp, ...], DType, Tuple[int, ...]])
+    assert_type(x.toposort(), List[UOp])
+    assert_type(x.arg, Any)
+    made = [x + 1, 1 + x, x - 1.0, 1 - x, x * x, 2 * x, x / 2, 1 / x, -x, +x, x < 1, x > 1]
+    i = UOp.iota(4)
+    made += [i // 2, 7 // (i + 1), i % 3, 7 % (i + 1), i & 1, 1 & i, i | 1, 1 | i, i ^ 1, 1 ^ i, ~i]
+    made += [i << 1, 1 << i, i >> 1, 8 >> i]
+    made += [x.recip(), x.reciprocal(), x.exp2(), x.log2(), x.exp(), x.sqrt(), x.sin(), x.cos()]
+    made += [x.trunc(), x.detach(), x.maximum(0.0), x.lt(1.0), x.cmplt(1.0), x.ne(1.0), x.cmpne(1.0)]
+    made += [x.eq(1.0), x.mulacc(x, x), x.lt(0.0).where(x, 0.0), x.cast("f64"), x.bitcast("i32")]
+    made += [x.full_like(3.0), x.reshape(4), x.reshape((4,)), x.reshape(1, 4).expand(3, 4)]
+    made += [x.reshape(1, 4).expand((3, 4)), x.permute(1, 0), x.permute((1, 0))]
+    made += [x.shrink(((0, 1), (0, 2))), x.reduce(Ops.ADD, 1), x.index(0), x.stage("detach")]
+    made += [UOp.stack(x, x), UOp.stack([x, x]), UOp(Ops.ADD, (x, x)), UOp(Ops.CONST, arg=1.0, dtype="f32")]
+    made += [copy.copy(x), copy.deepcopy(x), c]
+    made += [pad(x, ((0, 1), (1, 0))), flip(x, 0), flip(x, [0, 1]), sum_to(x, (1, 2)), zeros_like(x)]
+    made += [cat([x, x], axis=1), composite.cat((x, x))]
+    assert_type(made, List[UOp])
+    assert x == x and hash(x) == hash(x) and x in {x: 1}
+    text = to_uir(x + 1)
+    assert_type(text, str)
+    assert from_uir(text) == x + 1 and (x + 1).to_uir() == text
+    slot = Tensor([1.0]).uop.toposort()[0].arg
+    assert not isinstance(slot, LiveBuffer) or slot.id >= 0
+    assert Ops.ADD.value == "add"
+    return x
+
+
+def derivatives() -> List[Tensor]:
+    t = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    x = t.uop
+    grads = gradient.gradient((x * x).reduce(Ops.ADD, 2), [x], strict=True)
+    assert_type(grads, List[UOp])
+    assert issubclass(GradientWarning, UserWarning)
+    return [Tensor.from_uop(g) for g in grads]
+
+
+def plans() -> int:
+    a = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    root = (a @ a).relu()
+    plan, leaves = make_plan(root)
+    assert_type((plan, leaves), Tuple[Plan, List[UOp]])
+    for kernel in plan.kernels:
+        assert_type(kernel, Kernel)
+        assert_type(kernel.name + kernel.source + kernel.to_uir(), str)
+        assert_type(kernel.flops + kernel.bytes, int)
+        assert_type((kernel.inputs, kernel.outputs), Tuple[Tuple[Tuple[int, int], ...], Tuple[Tuple[int, int], ...]])
+    for buffer in plan.buffers:
+        assert_type(buffer, PlanBuffer)
+        assert_type((buffer.dtype, buffer.n, buffer.slot, buffer.reason), Tuple[DType, int, Optional[int], str])
+        assert buffer.role in ("input", "output", "temporary")
+    assert_type(plan.outputs, Tuple[int, ...])
+    assert_type(plan.to_uir() + plan.explain(), str)
+    assert_type(plan_key([root.uop]), str)
+    assert_type(listing(root, name="f", schedule="plain"), str)
+    assert_type(stats(), Stats)
+    cache = kernelize._plans
+    assert_type(cache, PlanCache)
+    assert len(list(cache)) == len(cache) and "x" not in cache
+    cache.clear()
+    s = stats()
+    counts = s.plan_hits + s.plan_misses + s.plans + s.compiler_calls + s.disk_hits + s.launches
+    return counts + s.peak_bytes
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        self.embed = nn.Embedding(8, 4)
+        self.body = nn.Sequential(nn.Linear(4, 8), Tensor.relu, nn.Linear(8, 3, bias=False))
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = self.body(self.embed(x))
+        return result
+
+    def extra_repr(self) -> str:
+        return "a small one"
+
+
+def train() -> float:
+    Tensor.manual_seed(0)
+    net = Net()
+    assert_type(net.parameters(), List[Tensor])
+    assert_type(net.named_parameters(), List[Tuple[str, Tensor]])
+    assert_type(net.modules(), List[nn.Module])
+    assert_type(nn.parameters([net, {"more": net}]), List[Tensor])
+    assert_type(net.train(), Net)
+    assert_type(net.eval(), Net)
+    assert_type(net.train(False).training, bool)
+    optimizers: List[Union[nn.SGD, nn.AdamW]] = [
+        nn.SGD(net, lr=0.1, momentum=0.5),
+        nn.AdamW(net.parameters(), lr=1e-2, betas=(0.9, 0.99), eps=1e-8, weight_decay=0.0),
+    ]
+    x, labels = Tensor([1, 2, 3]), Tensor([0, 1, 2])
+    loss = Tensor(0.0)
+    for opt in optimizers:
+        loss = nn.cross_entropy(net(x), labels) + nn.mse(net(x), 0.0) + nn.mse_loss(net(x), 0.0)
+        opt.zero_grad()
+        net.zero_grad()
+        loss.backward(opt.params)
+        opt.step(loss)
+        opt.step()
+        opt.lr *= 0.5
+        opt.load_state_dict(opt.state_dict())
+    sgd, adam = nn.SGD([Tensor([1.0], requires_grad=True)]), nn.AdamW(net)
+    assert_type((sgd.momentum, adam.betas, adam.eps, adam.weight_decay, adam.steps), Tuple[float, Tuple[float, float], float, float, int])
+    state = net.state_dict()
+    result = net.load_state_dict(state, strict=True)
+    assert_type(result, nn.LoadResult)
+    assert_type((result.missing, result.unexpected), Tuple[List[str], List[str]])
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "net.safetensors")
+        net.save(path)
+        assert_type(net.load(path, strict=False), nn.LoadResult)
+    first = nn.Linear(4, 8)
+    assert_type((first.weight, first.bias), Tuple[Tensor, Optional[Tensor]])
+    assert_type((first.in_features, first.out_features), Tuple[int, int])
+    assert_type((net.embed.weight, net.embed.num_embeddings, net.embed.embedding_dim), Tuple[Tensor, int, int])
+    assert len(net.body) == len(net.body.layers) == len(list(net.body)) and callable(net.body[0])
+    assert "a small one" in repr(net)
+    return float(loss)
+
+
+def main() -> int:
+    """Runs everything, and computes all of it; the number of tensors."""
+    a = create()
+    b = Tensor([[2.0, 1.0], [0.5, 3.0]], dtype="f64")
+    i, j = Tensor([[5, -3], [7, 2]]), Tensor([[2, 2], [-3, 5]])
+    describe(a)
+    found = elementwise(a, b, i, j, a > b) + movement(a) + reductions(a, i) + parts(a)
+    found += [in_place(b * 1, i * 1), *derivatives()]
+    Tensor.realize_all(found)
+    grad = gradients(a)
+    assert grad is not None
+    values(b)
+    graphs()
+    assert len(dtypes()) == 13 and uopc.__version__
+    assert plans() > 0 and train() > 0
+    return len(found)
+
+
+if __name__ == "__main__":
+    print(main())
