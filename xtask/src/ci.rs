@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail, ensure};
 
 use crate::process::{cargo, output, run, tee};
-use crate::{docs, facts, tidy};
+use crate::{docs, facts, tidy, wheels};
 
 type Step = (&'static str, fn(&mut Tally) -> Result<()>);
 
@@ -14,6 +14,7 @@ const STEPS: &[Step] = &[
     ("fmt", |_| run(&mut cargo(&["fmt", "--all", "--check"]))),
     ("clippy", |_| clippy()),
     ("tests", tests),
+    ("python", python),
     ("facts", |_| facts::check_names()),
     ("tidy", |_| tidy::tidy()),
     ("rustdoc", |_| rustdoc()),
@@ -101,6 +102,13 @@ fn tests(tally: &mut Tally) -> Result<()> {
     *tally = count(&text);
     ensure!(ok, "a test failed or did not build");
     ensure!(tally.passed > 0, "no test ran");
+    Ok(())
+}
+
+fn python(tally: &mut Tally) -> Result<()> {
+    let (passed, failed) = wheels::test()?;
+    tally.passed += passed;
+    tally.failed += failed;
     Ok(())
 }
 

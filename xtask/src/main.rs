@@ -12,11 +12,13 @@ mod facts;
 mod perf;
 mod process;
 mod tidy;
+mod wheels;
 
 const USAGE: &str = "\
 usage: cargo xtask <command>
 
-  ci            everything a change must pass: fmt, clippy, tests, facts, tidy, docs, package
+  ci            everything a change must pass: fmt, clippy, tests, python, facts, tidy, docs, ...
+  python        builds the Python wheels and runs the Python tests in a fresh environment
   tidy          what no compiler checks: imports, unsafe, file sizes, golden files, ...
   facts         runs the test of every fact and prints a line for each
   deep          the long versions of the tests, in release mode
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
 fn run(args: &[&str]) -> Result<()> {
     match args {
         ["ci"] => ci::ci(),
+        ["python"] => wheels::test().map(drop),
         ["tidy"] => tidy::tidy(),
         ["facts"] => facts::run(),
         ["deep"] => ci::deep(),
