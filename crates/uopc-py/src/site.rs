@@ -21,13 +21,13 @@ const REMEMBERED: usize = 1 << 14;
 struct Place {
     /// Keeps the address in use, so that it names no other code.
     _code: Py<PyAny>,
-    /// Its line; nothing for code of this package, which stands for its caller.
+    /// Its line; nothing for code of a library, which stands for its caller.
     site: Option<Site>,
 }
 
 static PLACES: Mutex<Option<HashMap<(usize, u32), Place>>> = Mutex::new(None);
 
-/// The line that called into the package: the innermost one outside of it.
+/// The user's line: the innermost one outside of this package and NumPy.
 fn caller(py: Python<'_>) -> Option<Site> {
     static GETFRAME: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
     let getframe = GETFRAME
@@ -38,7 +38,7 @@ fn caller(py: Python<'_>) -> Option<Site> {
         })
         .ok()?;
     let mut frame = getframe.bind(py).call0().ok()?;
-    // Each frame of the package is passed over; a program without one of its own has no line.
+    // Each frame of a library is passed over; a program without one of its own has no line.
     while !frame.is_none() {
         let code = frame.getattr(intern!(py, "f_code")).ok()?;
         let at: u32 = frame.getattr(intern!(py, "f_lasti")).ok()?.extract().ok()?;
@@ -65,22 +65,24 @@ fn look_up(frame: &Bound<'_, PyAny>, code: &Bound<'_, PyAny>) -> PyResult<Option
     let file = code.getattr(intern!(py, "co_filename"))?;
     let file = file.cast_into::<PyString>()?;
     let file: &str = &file.to_cow()?;
-    if file.starts_with(package(py)?) {
+    if libraries(py)?.iter().any(|folder| file.starts_with(folder)) {
         return Ok(None);
     }
     let line: Option<u32> = frame.getattr(intern!(py, "f_lineno"))?.extract()?;
     Ok(Some(Site::script(file, line.unwrap_or(0))))
 }
 
-/// The folder of the package's Python files, with a separator at its end.
-fn package(py: Python<'_>) -> PyResult<&str> {
-    static FOLDER: PyOnceLock<String> = PyOnceLock::new();
-    let folder = FOLDER.get_or_try_init(py, || {
-        let init: String = py.import("uopc")?.getattr("__file__")?.extract()?;
+/// The folders, with a separator at their ends, of Python files that stand between the user and
+/// the library: those of this package, and NumPy's, whose functions call a tensor's methods.
+fn libraries(py: Python<'_>) -> PyResult<&[String]> {
+    static FOLDERS: PyOnceLock<Vec<String>> = PyOnceLock::new();
+    let folder = |package: &str| {
+        let init: String = py.import(package)?.getattr("__file__")?.extract()?;
         let end = init.rfind(std::path::is_separator).map_or(0, |at| at + 1);
         PyResult::Ok(init[..end].to_string())
-    })?;
-    Ok(folder)
+    };
+    let all = || ["uopc", "numpy"].map(folder).into_iter().collect();
+    FOLDERS.get_or_try_init(py, all).map(Vec::as_slice)
 }
 
 fn remember(key: (usize, u32), code: Py<PyAny>, site: Option<Site>) {

@@ -58,6 +58,12 @@ def test_an_error_inside_a_layer_names_the_users_line():
     assert line in str(error.value)
 
 
+def test_an_error_inside_a_function_of_numpy_names_the_users_line():
+    with pytest.raises(ValueError) as error:
+        line = here(); np.sum(Tensor([1.0]), axis=3)
+    assert line in str(error.value)
+
+
 def test_the_line_is_that_of_the_failing_call_in_a_loop():
     lines = []
     for shape in [(2,), (3,)]:

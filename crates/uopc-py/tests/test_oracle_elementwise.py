@@ -476,7 +476,17 @@ def test_powers_of_integers_wrap(dtype):
         same(y, expected, f"x ** {p}", [x])
     with pytest.raises(TypeError):
         Tensor(x) ** -1
-    assert (Tensor(x) ** 0.5).dtype == "f32"
+
+
+@pytest.mark.parametrize("dtype", INTS + ["bool"])
+def test_a_float_as_power_makes_floats_of_integers(dtype):
+    x = moderate(dtype, 6)
+    powers = [2.0, -1.0, 0.5, 0.0, np.float32(3)]
+    got = run(*(Tensor(x) ** p for p in powers), *(Tensor(x.astype(np.float32)) ** p for p in powers))
+    for p, y, z in zip(powers, got, got[len(powers) :]):
+        same(y, z, f"{dtype} ** {p}")
+        with np.errstate(all="ignore"):
+            near(y, np.power(x.astype(wide), wide(p)), "f32", 1, f"{dtype} ** {p}")
     assert (Tensor([True]) ** 2).dtype == "i32"
 
 

@@ -8,13 +8,16 @@ import copy
 import inspect
 import re
 
+import hypothesis
 import numpy as np
 import pytest
+from hypothesis import strategies as st
 
 import support
-from support import run, same
+from support import near, run, same
 from uopc import Tensor
 
+s = np.s_
 X = np.array([[0.5, -1.5, 2.0], [3.0, 0.25, -0.75]])
 Y = np.array([[1.5, 0.5, -2.0], [3.0, -4.0, 2.5]])
 P = np.abs(X)
@@ -335,3 +338,56 @@ def test_random_numbers_come_from_the_seed():
     for a, c in zip(first, again):
         same(a, c)
     assert (first[2] >= 2).all() and (first[2] <= 3).all()
+
+
+# ---- arrays of any layout ----
+
+
+@st.composite
+def views(draw):
+    """A view of an array with strides of any sign and size, some of them 0."""
+    shape = draw(st.lists(st.integers(0, 4), max_size=3))
+    dtype = draw(st.sampled_from(support.DTYPES))
+    base = np.resize(support.values(dtype), shape)
+    order = draw(st.permutations(range(len(shape))))
+    key = tuple(draw(st.sampled_from([s[:], s[::-1], s[::2], s[::-3], s[1:], s[:0]])) for _ in shape)
+    view = base.transpose(order)[(*key, ...)]
+    if draw(st.booleans()):
+        view = np.broadcast_to(view, (draw(st.integers(0, 3)), *view.shape))
+    if dtype != "bf16" and draw(st.booleans()):
+        view = view.astype(view.dtype.newbyteorder(), order="K")
+    return view
+
+
+@hypothesis.given(views())
+def test_arrays_of_any_strides_and_byte_order_come_in(view):
+    expected = np.ascontiguousarray(view, view.dtype.newbyteorder("=")).reshape(view.shape)
+    for t in (Tensor(view), Tensor.from_numpy(view), Tensor.from_numpy(view, copy=True)):
+        same(t.numpy(), expected)
+    same((Tensor(view).unsqueeze(0)).numpy(), expected[None])
+
+
+# ---- the comparisons of these tests ----
+
+
+def test_the_comparisons_find_what_they_are_for():
+    one = np.float32(1)
+    up = np.nextafter(one, np.float32(2))
+    for got, expected in [(0.0, -0.0), (one, up), (np.nan, 1.0), (np.inf, -np.inf)]:
+        with pytest.raises(AssertionError):
+            same(np.float32(got), np.float32(expected))
+    for got, expected in [(np.int32(1), np.int64(1)), (np.ones(1), np.ones((1, 1)))]:
+        with pytest.raises(AssertionError):
+            same(got, expected)
+    same(np.float32([np.nan, -0.0]), np.float32([np.nan, -0.0]))
+    near(up, np.asarray(1.0), "f32", 1)
+    for got, expected in [(up, 1.0), (np.nan, 1.0), (1.0, np.nan), (np.inf, 3.4e38), (1e-45, 0.0)]:
+        with pytest.raises(AssertionError):
+            near(np.float32(got), np.asarray(expected), "f32", 0.9)
+    near(np.float32(np.inf), np.asarray(1e39), "f32", 0)
+    assert support.exactly_rounded(2**24 + 1, "f32") == 2**24
+    assert support.exactly_rounded(2**24 + 3, "f32") == 2**24 + 4
+    assert support.exactly_rounded(65519, "f16") == 65504
+    assert support.exactly_rounded(-65520, "f16") == -np.inf
+    assert support.exactly_rounded(2.0**-150, "f32") == 0
+    assert support.exactly_rounded(1.01 * 2.0**-150, "f32") == 2.0**-149

@@ -1,17 +1,18 @@
 """All of the public interface, with types: mypy --strict passes on it, and it runs.
 
-`test_typed.py` sees to both, and to it that no public name is missing here.
+`cargo xtask python` checks the types; `test_typed.py` runs it and sees to it that no public name is
+missing here.
 """
 
 import copy
 import os
 import pickle
+import sys
 import tempfile
 from typing import Any, List, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import assert_type
 
 import uopc
 from uopc import DType, Tensor, composite, from_dlpack, from_numpy, gradient, kernelize, nn, no_grad
@@ -20,6 +21,11 @@ from uopc.gradient import GradientWarning
 from uopc.kernelize import Kernel, Plan, PlanBuffer, PlanCache, Stats, listing, make_plan
 from uopc.kernelize import plan_key, stats
 from uopc.uop import LiveBuffer, Ops, UOp, from_uir, to_uir
+
+if sys.version_info >= (3, 11):
+    from typing import assert_type
+else:
+    from typing_extensions import assert_type
 
 
 def dtypes() -> List[DType]:

@@ -407,3 +407,20 @@ fn products_with_vectors_sum_what_products_of_matrices_sum() {
         assert_eq!(values(Ok(x.grad().unwrap())).unwrap(), [300.0, -300.0, 1.0]);
     }
 }
+
+/// A float power kept the integers, and a negative one was refused.
+#[test]
+fn integers_become_f32_beside_a_float_power() {
+    let _engine = own_engine();
+    let t = Tensor::from([1, 2, -4]);
+    let values = |t: Result<Tensor>| t.unwrap().to_vec::<f32>().unwrap();
+    assert_eq!(values(t.pow(2.0)), [1.0, 4.0, 16.0]);
+    assert_eq!(values(t.pow(-1.0)), [1.0, 0.5, -0.25]);
+    assert_eq!(t.pow(3).unwrap().to_vec::<i32>().unwrap(), [1, 8, -64]);
+    assert_eq!(t.pow(true).unwrap().dtype(), DType::I32);
+    let refused = t.pow(&t).unwrap_err().to_string();
+    assert!(
+        refused.starts_with("pow: the exponent is a number"),
+        "{refused}"
+    );
+}

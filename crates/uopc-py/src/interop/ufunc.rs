@@ -93,21 +93,9 @@ fn matrix(operand: &Operand) -> Result<&Tensor> {
 }
 
 fn power(base: &Operand, exponent: &Operand) -> Result<Tensor> {
-    let number = match *exponent {
-        Operand::Float(number) => Some(number),
-        Operand::Int(number) => Some(number as f64),
-        Operand::Bool(truth) => Some(f64::from(truth)),
-        Operand::Tensor(_) => None,
-    };
-    match (base, number) {
-        (Operand::Tensor(base), Some(number)) => base.pow(number),
-        _ => Err(Error::DType {
-            op: "power",
-            message: "the exponent is a number, not a tensor; 2 ** t is t.exp2(), and a ** t for \
-                      positive a is (t * a.log()).exp()"
-                .into(),
-            site: Site::current(),
-        }),
+    match base {
+        Operand::Tensor(base) => base.pow(exponent),
+        number => Tensor::scalar(number)?.pow(exponent),
     }
 }
 

@@ -5,7 +5,6 @@ use uopc::tensor::Operand;
 use uopc::{DType, Result, Tensor};
 
 use super::PyTensor;
-use super::operators::exponent;
 use crate::convert::AnyOperand;
 use crate::dtype::AnyDType;
 
@@ -326,15 +325,14 @@ impl PyTensor {
     /// self to the power of a number.
     ///
     /// Integer powers multiply; others are NaN for negative values. Special numbers and powers give
-    /// what C's ``pow`` gives.
+    /// what C's ``pow`` gives. Integers stay integers, but become f32 beside a float power.
     ///
-    /// Raises TypeError for a tensor as power, and for a negative power of integers.
+    /// Raises TypeError for a tensor as power, and for a negative integer as power of integers.
     ///
     /// >>> Tensor([4.0, 9.0]).pow(0.5)
     /// Tensor([2., 3.], shape=(2,), dtype=f32)
     fn pow(&self, py: Python<'_>, exponent: AnyOperand) -> PyResult<PyTensor> {
-        let power = self::exponent(py, exponent.0)?;
-        PyTensor::build(py, || self.tensor.pow(power))
+        PyTensor::build(py, || self.tensor.pow(exponent.0))
     }
 
     /// This bool tensor's choice: from a where it is true, from b where it is false.

@@ -21,22 +21,6 @@ fn tensor(py: Python<'_>, operand: Operand) -> PyResult<Tensor> {
     }
 }
 
-/// The number that an exponent is.
-pub(super) fn exponent(py: Python<'_>, operand: Operand) -> PyResult<f64> {
-    match operand {
-        Operand::Float(value) => Ok(value),
-        Operand::Int(value) => Ok(value as f64),
-        Operand::Bool(value) => Ok(f64::from(u8::from(value))),
-        Operand::Tensor(_) => Err(no_power(py)),
-    }
-}
-
-fn no_power(py: Python<'_>) -> PyErr {
-    let message = "the exponent is a number, not a tensor; 2 ** t is t.exp2(), and a ** t for \
-                   positive a is (t * a.log()).exp()";
-    type_error(py, "pow", message.into())
-}
-
 macro_rules! operators {
     ($($method:ident $reflected:ident $in_place:ident => $twin:ident;)*) => {
         #[pymethods]
@@ -83,7 +67,7 @@ macro_rules! operators {
                     let message = "a power modulo a number is not defined for tensors".into();
                     return Err(type_error(py, "pow", message));
                 }
-                let power = exponent(py, power.0?)?;
+                let power = power.0?;
                 PyTensor::build(py, || self.tensor.pow(power))
             }
 
@@ -93,17 +77,18 @@ macro_rules! operators {
                 power: Other,
                 _modulo: Option<&Bound<'_, PyAny>>,
             ) -> PyResult<()> {
-                let (t, power) = (&self.tensor, exponent(py, power.0?)?);
+                let (t, power) = (&self.tensor, power.0?);
                 self.set(py, || t.set(&t.pow(power)?))
             }
 
             fn __rpow__(
                 &self,
                 py: Python<'_>,
-                _base: Other,
+                base: Other,
                 _modulo: Option<&Bound<'_, PyAny>>,
             ) -> PyResult<PyTensor> {
-                Err(no_power(py))
+                let base = tensor(py, base.0?)?;
+                PyTensor::build(py, || base.pow(&self.tensor))
             }
 
             fn __divmod__(&self, py: Python<'_>, other: Other) -> PyResult<(PyTensor, PyTensor)> {

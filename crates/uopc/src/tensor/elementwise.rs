@@ -134,25 +134,37 @@ impl Tensor {
     ///
     /// Integer powers multiply; others are 2^(power * log2 x), NaN for negative x. f32 and
     /// narrower floats are computed in f64 unless a few products do, and rounded once. Special
-    /// numbers and powers give what C's `pow` gives.
+    /// numbers and powers give what C's `pow` gives. As beside any other float, an integer tensor
+    /// becomes f32 beside a float power.
     ///
     /// # Errors
-    /// When an integer tensor has a negative power; cast it to a float first.
+    /// When an integer tensor has a negative integer as power; cast it to a float first. When the
+    /// power is a tensor.
     #[track_caller]
-    pub fn pow(&self, power: impl Into<f64>) -> Result<Tensor> {
+    pub fn pow(&self, power: impl Into<Operand>) -> Result<Tensor> {
         let _site = Site::caller().enter();
-        let power = power.into();
-        let whole = power == power.trunc() && power.abs() <= i32::MAX as f64;
-        if !self.dtype().is_float() && whole && power < 0.0 {
+        let (power, is_float) = match power.into() {
+            Operand::Float(value) => (value, true),
+            Operand::Int(value) => (value as f64, false),
+            Operand::Bool(value) => (f64::from(value), false),
+            Operand::Tensor(_) => {
+                let message = "the exponent is a number, not a tensor; 2 ** t is t.exp2(), and \
+                               a ** t for positive a is (t * a.log()).exp()";
+                return Err(dtype_error("pow", message.into()));
+            }
+        };
+        if !self.dtype().is_float() && !is_float && power < 0.0 {
             let message = format!(
                 "{} to the power {power} is a fraction; cast to f32",
                 self.dtype()
             );
             return Err(dtype_error("pow", message));
         }
+        let counts = power.abs() <= i32::MAX as f64;
         self.map(|x| match x.dtype() {
-            DType::Bool => formulas::pow(&x.cast(DType::I32)?, power),
-            dtype if dtype.is_float() || whole => formulas::pow(x, power),
+            dtype if dtype.is_float() => formulas::pow(x, power),
+            DType::Bool if !is_float && counts => formulas::pow(&x.cast(DType::I32)?, power),
+            _ if !is_float && counts => formulas::pow(x, power),
             _ => formulas::pow(&x.cast(DType::F32)?, power),
         })
     }
