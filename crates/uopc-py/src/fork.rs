@@ -12,27 +12,48 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// How many threads compute without the interpreter's lock.
-static RUNNING: Mutex<usize> = Mutex::new(0);
-/// Signalled when there are none.
-static IDLE: Condvar = Condvar::new();
+/// What threads without the interpreter's lock do.
+struct Threads {
+    /// How many compute.
+    computing: usize,
+    /// How many wait to fork, or fork.
+    forking: usize,
+}
+
+static THREADS: Mutex<Threads> = Mutex::new(Threads {
+    computing: 0,
+    forking: 0,
+});
+/// Signalled when a thread ends computing.
+static ENDED: Condvar = Condvar::new();
+/// Signalled when a fork is over.
+static FORKED: Condvar = Condvar::new();
 
 thread_local! {
     /// How often this thread has entered: a signal's handler may call the library again.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
     /// Held by the thread that forks, from before the fork until after it.
-    static FORKING: RefCell<Option<MutexGuard<'static, usize>>> = const { RefCell::new(None) };
+    static FORKING: RefCell<Option<MutexGuard<'static, Threads>>> = const { RefCell::new(None) };
 }
 
-fn count() -> MutexGuard<'static, usize> {
-    // The number is right also after a panic elsewhere: nothing can fail between its changes.
-    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+fn threads() -> MutexGuard<'static, Threads> {
+    // The numbers are right also after a panic elsewhere: nothing can fail between their changes.
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts this thread until the guard is dropped.
+fn wait<'a>(on: &Condvar, threads: MutexGuard<'a, Threads>) -> MutexGuard<'a, Threads> {
+    on.wait(threads).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Counts this thread as computing until the guard is dropped. While another one waits to fork, it
+/// waits for that one, unless it was computing already.
 pub fn running() -> Running {
     if DEPTH.replace(DEPTH.get() + 1) == 0 {
-        *count() += 1;
+        let mut threads = threads();
+        while threads.forking > 0 {
+            threads = wait(&FORKED, threads);
+        }
+        threads.computing += 1;
     }
     Running(PhantomData)
 }
@@ -48,10 +69,10 @@ impl Drop for Running {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
-            let mut running = count();
-            *running -= 1;
-            if *running == 0 {
-                IDLE.notify_all();
+            let mut threads = threads();
+            threads.computing -= 1;
+            if threads.forking > 0 {
+                ENDED.notify_all();
             }
         }
     }
@@ -64,23 +85,31 @@ fn before_fork(py: Python<'_>) {
     // wait for itself.
     let own = usize::from(DEPTH.get() > 0);
     py.detach(|| {
-        let mut running = count();
-        while *running > own {
-            running = IDLE
-                .wait_timeout(running, PATIENCE)
-                .map_or_else(|e| e.into_inner().0, |(guard, _)| guard);
+        let mut threads = threads();
+        threads.forking += 1;
+        while threads.computing > own {
+            threads = wait(&ENDED, threads);
         }
-        FORKING.set(Some(running));
+        FORKING.set(Some(threads));
     });
 }
 
-/// How long a waiting fork sleeps before it looks again.
-const PATIENCE: std::time::Duration = std::time::Duration::from_millis(50);
-
-/// Lets threads compute again, in the parent and in the child.
+/// Lets threads compute again in the parent.
 #[pyfunction]
-fn after_fork() {
-    FORKING.set(None);
+fn after_fork_in_parent() {
+    if let Some(mut threads) = FORKING.take() {
+        threads.forking -= 1;
+        drop(threads);
+        FORKED.notify_all();
+    }
+}
+
+/// Lets the only thread of the child compute. Others that waited to fork are not there.
+#[pyfunction]
+fn after_fork_in_child() {
+    if let Some(mut threads) = FORKING.take() {
+        threads.forking = 0;
+    }
 }
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -91,8 +120,11 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     let hooks = PyDict::new(py);
     hooks.set_item("before", wrap_pyfunction!(before_fork, m)?)?;
-    hooks.set_item("after_in_parent", wrap_pyfunction!(after_fork, m)?)?;
-    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork, m)?)?;
+    hooks.set_item(
+        "after_in_parent",
+        wrap_pyfunction!(after_fork_in_parent, m)?,
+    )?;
+    hooks.set_item("after_in_child", wrap_pyfunction!(after_fork_in_child, m)?)?;
     os.call_method("register_at_fork", (), Some(&hooks))?;
     Ok(())
 }

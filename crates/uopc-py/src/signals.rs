@@ -16,7 +16,8 @@ static CHECK: LazyLock<Arc<Check>> = LazyLock::new(|| Arc::new(handler_raises));
 
 /// Runs the handlers of signals that have arrived. True if one of them raises.
 fn handler_raises() -> bool {
-    let outcome = Python::attach(|py| py.check_signals());
+    // When the interpreter is about to end, its handlers have run for the last time.
+    let outcome = Python::try_attach(|py| py.check_signals()).unwrap_or(Ok(()));
     outcome.is_err_and(|error| {
         RAISED.set(Some(error));
         true

@@ -166,6 +166,15 @@ def promoted(a, b):
     return name_of(np.promote_types(NP[a], NP[b]))
 
 
+def number_dtype(dtype, number):
+    """The dtype of a tensor beside one of Python's numbers."""
+    if isinstance(number, bool):
+        return dtype
+    if isinstance(number, int):
+        return "i32" if dtype == "bool" else dtype
+    return dtype if dtype in FLOATS else "f32"
+
+
 def real(dtype):
     """The dtype in which a function of real numbers is computed."""
     return dtype if dtype in FLOATS else "f32"

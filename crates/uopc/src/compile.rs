@@ -164,6 +164,9 @@ impl Engine {
             self.launches.fetch_add(ready.launches() as u64, Relaxed);
             self.peak.fetch_max(ready.peak_bytes() as u64, Relaxed);
             let results = interrupt::run(ready, &walk.inputs, self.device.pool())?;
+            // Memory of others may be written between runs: what was computed from it is nobody
+            // else's value, and is computed anew where it is asked for again.
+            let lasting = !walk.inputs.iter().any(|s| s.is_foreign());
             let mut results = results.into_iter();
             let mut next = || {
                 results
@@ -173,10 +176,12 @@ impl Engine {
             let computed = roots.iter().zip(&mut outputs).filter(|(_, o)| o.is_none());
             for (root, output) in computed {
                 let storage = next();
-                settle(root, &storage);
+                if lasting {
+                    settle(root, &storage);
+                }
                 *output = Some(storage);
             }
-            for &position in &compiled.kept {
+            for &position in compiled.kept.iter().filter(|_| lasting) {
                 let (node, storage) = (walk.nodes[position].clone(), next());
                 settle(&node, &storage);
                 tape.push((node, storage));

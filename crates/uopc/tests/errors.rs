@@ -345,7 +345,8 @@ fn gradients_that_are_not_there() {
          requires_grad before it is used",
     );
     let nothing = "gradient: the loss depends on no tensor that needs a gradient: everything in it \
-                   is detached, made under no_grad, or not made with requires_grad";
+                   is detached, made under no_grad, not made with requires_grad, or has dropped out, as x \
+                   does of x to the power 0";
     refuses!(data.sum(..).unwrap().backward(&[&w]), nothing);
     refuses!(loss.detach().unwrap().backward(&[&w]), nothing);
     let unseen = {

@@ -47,9 +47,10 @@ pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
 /// ``copy=True`` the array is always copied, with ``copy=False`` never. It may be read-only, and
 /// stays alive as long as anything needs its memory.
 ///
-/// The tensor does not notice when the array is written: what has been computed from it keeps its
-/// values, also where the same is asked for again, and what is new reads the new ones. So write it
-/// only when the old values are no longer needed. ``Tensor(array)`` always copies.
+/// The tensor does not notice when the array is written: tensors that have been computed from it
+/// keep their values, what is computed later reads the new ones. The price is that values computed
+/// from shared memory are not remembered for others, so that reading a loss before ``backward``
+/// computes the forward pass again. ``Tensor(array)`` always copies and has no such price.
 ///
 /// Raises TypeError if ``a`` is no NumPy array, or holds objects, text, dates, complex numbers or
 /// records, and ValueError if ``copy`` is False and the layout asks for a copy.

@@ -145,7 +145,8 @@ macro_rules! choices {
 choices! {
     /// The largest element along axes: one, several as a tuple, or all of them without ``axis``.
     ///
-    /// NaN if there is one. A gradient is shared evenly by equal ones. ``keepdim`` leaves the axes
+    /// NaN if there is one; of no elements minus infinity or the least value. A gradient is shared
+    /// evenly by equal ones. ``keepdim`` leaves the axes
     /// with extent 1; ``dim`` and ``keepdims`` are other names of ``axis`` and ``keepdim``. The
     /// position is argmax's.
     ///
@@ -156,7 +157,8 @@ choices! {
     max, max_keepdim;
     /// The smallest element along axes: one, several as a tuple, or all of them without ``axis``.
     ///
-    /// NaN if there is one. A gradient is shared evenly by equal ones. ``keepdim`` leaves the axes
+    /// NaN if there is one; of no elements minus infinity or the least value. A gradient is shared
+    /// evenly by equal ones. ``keepdim`` leaves the axes
     /// with extent 1; ``dim`` and ``keepdims`` are other names of ``axis`` and ``keepdim``. The
     /// position is argmin's.
     ///

@@ -36,7 +36,7 @@ impl Device for InterpDevice {
             let parameters = found.iter().map(|&(slot, mode, dtype, n)| Parameter {
                 slot,
                 mode,
-                bytes: n * dtype.size(),
+                bytes: n.saturating_mul(dtype.size()),
             });
             Ok(Launch {
                 kernel: LoopKernel::new(code.loops)?,

@@ -275,7 +275,7 @@ pub(super) fn stored(u: &UOp, options: &RealizeOptions) -> Result<Option<Arc<Sto
         _ => u.home().and_then(|home| home.downcast::<Storage>().ok()),
     };
     if let Some(storage) = &storage {
-        let needed = u.shape().numel() * u.dtype().size();
+        let needed = u.shape().numel().saturating_mul(u.dtype().size());
         if storage.bytes() < needed {
             return Err(Error::Shape {
                 op: "buffer",

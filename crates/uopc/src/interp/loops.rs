@@ -117,7 +117,7 @@ impl<'a> Cells<'a> {
         arg: &'a mut LoopArg,
         checks: Checks,
     ) -> Result<Cells<'a>> {
-        let bytes = memory.n * memory.dtype.size();
+        let bytes = memory.n.saturating_mul(memory.dtype.size());
         let (name, dtype) = (&memory.name, arg.dtype);
         if dtype != memory.dtype {
             return fail(

@@ -366,6 +366,11 @@ impl Storage {
         Ok(memory.share())
     }
 
+    /// Whether somebody else holds the memory, who may write it between runs.
+    pub fn is_foreign(&self) -> bool {
+        matches!(self.0, Holder::Foreign(_))
+    }
+
     /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
         match &self.0 {

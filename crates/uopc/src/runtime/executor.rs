@@ -61,7 +61,8 @@ impl Ready {
     ) -> Ready {
         let mut own = Vec::new();
         let places = plan.buffers.iter().zip(offsets).map(|(buffer, &offset)| {
-            let bytes = buffer.n * buffer.dtype.size();
+            // A size beyond all memory stays one, and is refused when it is asked for.
+            let bytes = buffer.n.saturating_mul(buffer.dtype.size());
             match (buffer.role, offset) {
                 (Role::Input(slot), _) => Location::Input(slot as usize),
                 (_, Some(offset)) => Location::Arena { offset, bytes },

@@ -133,6 +133,14 @@ impl Tensor {
         // In the order in which they were made, whatever order the graph mentions them in.
         targets.sort_by_key(|(target, _)| target.0.id);
         if targets.is_empty() {
+            // Parameters behind what no gradient passes: the driver says what cuts them off.
+            let cut: Vec<UOp> = history::leaves(std::slice::from_ref(&root))
+                .into_iter()
+                .map(|(buffer, _)| buffer)
+                .collect();
+            if !cut.is_empty() {
+                gradient_with(&root, &cut, true)?;
+            }
             return Err(no_dependence());
         }
         let (targets, nodes): (Vec<Tensor>, Vec<UOp>) = targets.into_iter().unzip();
@@ -240,7 +248,8 @@ impl Tensor {
 fn no_dependence() -> Error {
     refuse(
         "the loss depends on no tensor that needs a gradient: everything in it is detached, made \
-         under no_grad, or not made with requires_grad"
+         under no_grad, not made with requires_grad, or has dropped out, as x does of x to the \
+         power 0"
             .into(),
     )
 }

@@ -56,6 +56,10 @@ impl fmt::Debug for Tensor {
 
 /// Positions of an axis that are shown; `None` is the gap.
 fn shown(n: usize, numel: usize) -> Vec<Option<usize>> {
+    // Without elements nothing is shown, however long the other axes are.
+    if numel == 0 {
+        return Vec::new();
+    }
     if numel <= SUMMARISE_ABOVE || n <= 2 * EDGE {
         return (0..n).map(Some).collect();
     }

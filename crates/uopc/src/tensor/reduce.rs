@@ -45,9 +45,11 @@ reductions! {
     mean, mean_keepdim = mean;
     /// The mean of the squared deviations from the mean (divided by N, not N - 1).
     var, var_keepdim = |x: &UOp, axes: &[usize]| var(x, axes, 0.0);
-    /// The largest element; NaN if there is one. A gradient is shared evenly by equal ones.
+    /// The largest element; NaN if there is one. Of no elements it is what is largest with none: minus
+    /// infinity or the dtype's least value. A gradient is shared evenly by equal ones.
     max, max_keepdim = max;
-    /// The smallest element; NaN if there is one. A gradient is shared evenly by equal ones.
+    /// The smallest element; NaN if there is one. Of no elements it is infinity or the dtype's largest
+    /// value. A gradient is shared evenly by equal ones.
     min, min_keepdim = min;
     /// The product. Bools and integers of up to 16 bits are multiplied as i32 or u32.
     prod, prod_keepdim = |x: &UOp, axes: &[usize]| reduce(&roomy(x)?, ReduceOp::Mul, axes);

@@ -247,7 +247,7 @@ impl Renderer {
         self.locals += 1;
         let start = combine.and_then(|combine| identity(combine, dtype));
         let start = start.map(literal);
-        let provided = space == Space::Arena || n * dtype.size() > STACK_LIMIT;
+        let provided = space == Space::Arena || n.saturating_mul(dtype.size()) > STACK_LIMIT;
         if n == 1 && !provided {
             let name = format!("acc{number}");
             let start = start.map_or(String::new(), |value| format!(" = {value}"));
