@@ -146,9 +146,8 @@ choices! {
     /// The largest element along axes: one, several as a tuple, or all of them without ``axis``.
     ///
     /// NaN if there is one; of no elements minus infinity or the least value. A gradient is shared
-    /// evenly by equal ones. ``keepdim`` leaves the axes
-    /// with extent 1; ``dim`` and ``keepdims`` are other names of ``axis`` and ``keepdim``. The
-    /// position is argmax's.
+    /// evenly by equal ones. ``keepdim`` leaves the axes with extent 1; ``dim`` and ``keepdims``
+    /// are other names of ``axis`` and ``keepdim``. The position is argmax's.
     ///
     /// Raises ValueError if an axis does not exist or is named twice.
     ///
@@ -157,10 +156,9 @@ choices! {
     max, max_keepdim;
     /// The smallest element along axes: one, several as a tuple, or all of them without ``axis``.
     ///
-    /// NaN if there is one; of no elements minus infinity or the least value. A gradient is shared
-    /// evenly by equal ones. ``keepdim`` leaves the axes
-    /// with extent 1; ``dim`` and ``keepdims`` are other names of ``axis`` and ``keepdim``. The
-    /// position is argmin's.
+    /// NaN if there is one; of no elements infinity or the largest value. A gradient is shared
+    /// evenly by equal ones. ``keepdim`` leaves the axes with extent 1; ``dim`` and ``keepdims``
+    /// are other names of ``axis`` and ``keepdim``. The position is argmin's.
     ///
     /// Raises ValueError if an axis does not exist or is named twice.
     ///
