@@ -14,18 +14,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::backend::c::render::render;
 use crate::debug::{self, DeviceChoice, Settings};
 use crate::error::{Error, Result};
 use crate::ir::fold::may_be_chained;
-use crate::ir::form::{BufferIndex, Role};
+use crate::ir::form::{BufferIndex, Role, ShapeGraph};
 use crate::ir::op::{BufferId, Op};
+use crate::ir::site::Site;
 use crate::ir::{UOp, verify, visit};
 use crate::pass;
 use crate::pass::explain::steps;
-use crate::pass::memory::plan_memory;
+use crate::pass::memory::{MemoryPlan, plan_memory};
 use crate::pass::pipeline::{self, Lowered};
 use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
@@ -39,6 +41,9 @@ use walk::Walk;
 
 /// How many plans an engine remembers; the one not used for longest goes.
 pub const PLAN_LIMIT: usize = 512;
+
+/// Graphs of more nodes are lowered on a thread of their own if a check may stop that.
+const LONG_GRAPH: usize = 2_000;
 
 /// Computes the values of graphs, with plans and counters of its own.
 pub struct Engine {
@@ -197,15 +202,24 @@ impl Engine {
 
     fn compile(&self, walk: &Walk) -> Result<Compiled> {
         let (graph, position_of) = walk.with_slots()?;
-        let lowered = pipeline::lower(&graph, None, &self.settings)?;
-        let nodes = visit::Graph::new(graph.roots()).nodes;
-        let homes = lowered.homes.iter();
-        let homes = homes.map(|&(node, buffer)| (position_of[&nodes[node]], buffer));
         let on_tape = walk.on_tape();
-        let mut kept: Vec<_> = homes.filter(|&(k, _)| on_tape[k]).collect();
-        kept.sort_unstable();
-        let (kept, buffers): (Vec<usize>, Vec<BufferIndex>) = kept.into_iter().unzip();
-        let memory = plan_memory(&lowered.plan, &buffers);
+        let long = walk.nodes.len() > LONG_GRAPH && interrupt::is_installed();
+        let Planned {
+            lowered,
+            kept,
+            buffers,
+            memory,
+        } = match long {
+            false => planned(&graph, &position_of, &on_tape, &self.settings)?,
+            true => {
+                let (settings, site) = (self.settings.clone(), Site::current());
+                interrupt::aside(move || {
+                    // Nodes and errors belong to the caller's line on any thread.
+                    let _site = site.map(Site::enter);
+                    planned(&graph, &position_of, &on_tape, &settings)
+                })?
+            }
+        };
         let executable = self.device.compile(&codes(&lowered))?;
         let steps = lowered.launches.iter().map(|l| steps(&l.loops));
         let steps = steps.fold(0, u64::saturating_add);
@@ -258,6 +272,38 @@ impl Engine {
             peak_bytes: self.peak.load(Relaxed),
         }
     }
+}
+
+/// A graph, lowered, and where its values go.
+struct Planned {
+    lowered: Lowered,
+    /// The nodes to keep, by position in the walk, and the buffers that hold them.
+    kept: Vec<usize>,
+    buffers: Vec<BufferIndex>,
+    memory: MemoryPlan,
+}
+
+/// All of a plan but its machine code. `position_of` and `on_tape` are those of the walk.
+fn planned(
+    graph: &ShapeGraph,
+    position_of: &FxHashMap<UOp, usize>,
+    on_tape: &[bool],
+    settings: &Settings,
+) -> Result<Planned> {
+    let lowered = pipeline::lower(graph, None, settings)?;
+    let nodes = visit::Graph::new(graph.roots()).nodes;
+    let homes = lowered.homes.iter();
+    let homes = homes.map(|&(node, buffer)| (position_of[&nodes[node]], buffer));
+    let mut kept: Vec<_> = homes.filter(|&(k, _)| on_tape[k]).collect();
+    kept.sort_unstable();
+    let (kept, buffers): (Vec<usize>, Vec<BufferIndex>) = kept.into_iter().unzip();
+    let memory = plan_memory(&lowered.plan, &buffers);
+    Ok(Planned {
+        lowered,
+        kept,
+        buffers,
+        memory,
+    })
 }
 
 /// Notes where a node's value is. Live leaves own their memory and need no note, a repeated

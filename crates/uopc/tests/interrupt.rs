@@ -1,4 +1,5 @@
-//! Callers that stop what they wait for: between launches, in a launch, and in the C compiler.
+//! Callers that stop what they wait for: between launches, in a launch, in
+//! lowering, and in the C compiler.
 #![cfg(unix)]
 
 use std::fs;
@@ -354,6 +355,74 @@ fn a_long_kernel_can_be_left_and_asked_for_again() {
             assert_eq!(found, [expected]);
         });
     }
+}
+
+// ---- in lowering ----
+
+#[test]
+fn work_aside_can_be_left_at_any_time() {
+    let here = thread::current().id();
+    let work = move || Ok(thread::current().id());
+    assert_eq!(
+        interrupt::aside(work).unwrap(),
+        here,
+        "nobody could stop it"
+    );
+    let entered = enter_every(Duration::ZERO, stop_at(usize::MAX).1);
+    assert_ne!(interrupt::aside(work).unwrap(), here);
+    let failure: Result<()> = interrupt::aside(|| Err(Error::Setting("of the work".into())));
+    assert_eq!(failure.unwrap_err().to_string(), "of the work");
+    let panic = catch_unwind(|| interrupt::aside(|| -> Result<()> { panic!("in the work") }));
+    assert_eq!(panic.unwrap_err().downcast_ref(), Some(&"in the work"));
+    drop(entered);
+
+    // Stops as soon as the work has begun, which then waits for a word.
+    let (begun_sender, begun) = channel();
+    let (go, go_receiver) = channel();
+    let (end_sender, end) = channel();
+    let begun = Mutex::new(begun);
+    let check = move || begun.lock().unwrap().try_recv() == Ok(());
+    let entered = enter_every(Duration::ZERO, Arc::new(check));
+    let left = interrupt::aside(move || {
+        begun_sender.send(()).unwrap();
+        go_receiver.recv().expect("nobody says go");
+        end_sender.send(is_interrupted(interrupt::ask())).unwrap();
+        Ok(())
+    });
+    assert!(is_interrupted(left));
+    drop(entered);
+    go.send(()).unwrap();
+    assert_eq!(end.recv(), Ok(true), "it learns that nobody waits");
+    assert_eq!(end.recv(), Err(RecvError), "and what it owned is gone");
+}
+
+/// A graph of some 5,000 nodes, in many kernels, and its value.
+fn long_graph() -> (Tensor, Vec<f32>) {
+    let mut x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 2.0], [4]).unwrap();
+    // The mean is 2 and stays so; what is around it halves, then doubles.
+    for _ in 0..600 {
+        let mean = &x.sum(0).unwrap() * 0.25;
+        x = &(&(&x - &mean) * 0.5) + &mean;
+        x = &(&(&x - 2.0) * 2.0) + 2.0;
+    }
+    (x, vec![1.0, 2.0, 3.0, 2.0])
+}
+
+#[test]
+fn a_long_lowering_can_be_left_and_asked_for_again() {
+    let engine = engine(DeviceChoice::Interp);
+    with_engine(&engine, || {
+        let (tensor, value) = long_graph();
+        // Before it begins, and while it is at work.
+        for k in [1, 2] {
+            let _entered = enter_every(Duration::ZERO, stop_at(k).1);
+            assert!(is_interrupted(tensor.realize()));
+            assert_eq!(engine.stats().plans, 0, "none was made");
+        }
+        let _entered = enter_every(Duration::ZERO, stop_at(usize::MAX).1);
+        assert_eq!(tensor.to_vec::<f32>().unwrap(), value);
+        assert_eq!((engine.stats().plans, engine.stats().plan_misses), (1, 3));
+    });
 }
 
 // ---- in the compiler ----

@@ -4,9 +4,10 @@
 //! now and again, and gives up with [`Error::Interrupted`] if it says so. Where nothing is
 //! installed, nothing is asked and nothing else happens in another way.
 //!
-//! A launch can't be stopped, so a run that should take long is given to a helper thread. When
-//! the caller leaves, the helper stops before its next launch. It owns all that it works on, and
-//! gives it back then.
+//! A launch can't be stopped, so a run that should take long is given to a helper thread, and so
+//! is other work that does not ask often enough. When the caller leaves, the helper stops where it
+//! asks next: in a run that is before the next launch. It owns all that it works on, and gives it
+//! back then.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -216,6 +217,29 @@ pub fn run(ready: &Arc<Ready>, inputs: &[Arc<Storage>], pool: &Arc<Pool>) -> Res
     }
 }
 
+/// Does work that should take long, which the checks of this thread can leave at any time.
+///
+/// If this thread has a check, the work is done on a helper thread, where [`ask`] says when
+/// nobody waits for the result any more.
+///
+/// # Errors
+/// [`Error::Interrupted`] if a check says so, and what the work gives.
+pub fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    if !is_installed() {
+        return work();
+    }
+    ask()?;
+    // Shared, since a thread that can't be started does not give back what it was to do.
+    let work = Arc::new(Mutex::new(Some(work)));
+    let theirs = work.clone();
+    let take = |shared: &Mutex<Option<_>>| shared.lock().take().expect("taken once");
+    match Helper::start(move || take(&theirs)()) {
+        Ok(helper) => helper.wait(),
+        // Without a thread to be had, the work is done to its end before anyone can leave.
+        Err(_) => take(&work)(),
+    }
+}
+
 /// A thread that works for this one.
 struct Helper<T> {
     result: Receiver<Result<T>>,
@@ -231,7 +255,7 @@ impl<T: Send + 'static> Helper<T> {
         let (sender, result) = sync_channel(1);
         let stopped = stop.clone();
         let thread = thread::Builder::new()
-            .name("uopc-run".into())
+            .name("uopc-helper".into())
             .stack_size(STACK)
             .spawn(move || {
                 let check = Arc::new(move || stopped.load(Relaxed));
