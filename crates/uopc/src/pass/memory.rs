@@ -49,10 +49,15 @@ struct Placed {
 
 /// Places the temporaries of a plan, but for those that are kept after it has run.
 pub fn plan_memory(plan: &Plan, kept: &[BufferIndex]) -> MemoryPlan {
-    let size = |b: usize| {
+    // Below the limit all sums of sizes fit. A plan with a buffer beyond it can't run anywhere: it
+    // asks for all memory there could be, and is refused.
+    let limit = isize::MAX as usize / (plan.buffers.len() + 1) / ALIGNMENT * ALIGNMENT;
+    let bytes = |b: usize| {
         let buffer = &plan.buffers[b];
-        (buffer.n * buffer.dtype.size()).next_multiple_of(ALIGNMENT)
+        buffer.n.saturating_mul(buffer.dtype.size())
     };
+    let impossible = (0..plan.buffers.len()).any(|b| bytes(b) > limit);
+    let size = |b: usize| bytes(b).min(limit).next_multiple_of(ALIGNMENT);
     let roles = plan.buffers.iter().map(|b| b.role == Role::Temporary);
     let mut shared: Vec<bool> = roles.collect();
     for &b in kept {
@@ -95,10 +100,14 @@ pub fn plan_memory(plan: &Plan, kept: &[BufferIndex]) -> MemoryPlan {
     let separate =
         separate.filter(|(_, (b, shared))| !matches!(b.role, Role::Input(_)) && !*shared);
     let separate: usize = separate.map(|(b, _)| size(b)).sum();
+    let (arena, peak) = match impossible {
+        true => (usize::MAX, usize::MAX),
+        false => (placed.arena, placed.arena + separate),
+    };
     MemoryPlan {
         offsets,
-        arena: placed.arena,
-        peak: placed.arena + separate,
+        arena,
+        peak,
     }
 }
 

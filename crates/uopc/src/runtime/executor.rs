@@ -95,7 +95,7 @@ impl Ready {
             results,
             arena,
             scratch,
-            peak: peak + scratch,
+            peak: peak.saturating_add(scratch),
             expected: Duration::ZERO,
         }
     }
