@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use uopc::Tensor;
 use uopc::tensor::{Axes, Dims, Operand};
 
-use crate::tensor::{PyTensor, is_array, tensor_of};
+use crate::tensor::{PyTensor, is_array, located, tensor_of};
 
 /// A size, position or axis: anything with `__index__`, but no bool.
 pub struct Whole(pub i64);
@@ -17,21 +17,63 @@ impl<'py> FromPyObject<'_, 'py> for Whole {
     type Error = PyErr;
 
     fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<Whole> {
-        if ob.is_instance_of::<PyBool>() {
-            return Err(PyTypeError::new_err(
-                "an integer is needed, not a bool; write 0 or 1",
-            ));
+        whole(&ob).map(Whole).map_err(|wrong| wrong.error(&ob))
+    }
+}
+
+/// Why an object is no size. The text is made where it is an error and not where it decides what
+/// else the object may be.
+enum Wrong {
+    Bool,
+    Far,
+    Kind,
+}
+
+impl Wrong {
+    fn error(self, ob: &Bound<'_, PyAny>) -> PyErr {
+        let py = ob.py();
+        match self {
+            Wrong::Bool => {
+                located::<PyTypeError>(py, "an integer is needed, not a bool; write 0 or 1")
+            }
+            Wrong::Far => located::<PyValueError>(py, beyond(ob)),
+            Wrong::Kind => {
+                let message = format!("an integer is needed, not {}", shown(ob));
+                located::<PyTypeError>(py, message)
+            }
         }
-        match ob.extract() {
-            Ok(number) => Ok(Whole(number)),
-            Err(e) if e.is_instance_of::<PyOverflowError>(ob.py()) => Err(PyValueError::new_err(
-                format!("{} is larger than any size", ob.repr()?),
-            )),
-            Err(_) => Err(PyTypeError::new_err(format!(
-                "an integer is needed, not {}",
-                ob.repr()?
-            ))),
-        }
+    }
+}
+
+fn whole(ob: &Bound<'_, PyAny>) -> Result<i64, Wrong> {
+    if ob.is_instance_of::<PyBool>() {
+        return Err(Wrong::Bool);
+    }
+    ob.extract().map_err(
+        |e: PyErr| match e.is_instance_of::<PyOverflowError>(ob.py()) {
+            true => Wrong::Far,
+            false => Wrong::Kind,
+        },
+    )
+}
+
+/// What is said of an integer that does not fit 64 bits.
+pub fn beyond(ob: &Bound<'_, PyAny>) -> String {
+    format!("{} is beyond any size or position", shown(ob))
+}
+
+/// A number for which a float is wanted.
+pub struct Real(pub f64);
+
+impl<'py> FromPyObject<'_, 'py> for Real {
+    type Error = PyErr;
+
+    fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<Real> {
+        let refused = |_| {
+            let message = format!("a number is needed, not {}", shown(&ob));
+            located::<PyTypeError>(ob.py(), message)
+        };
+        ob.extract().map(Real).map_err(refused)
     }
 }
 
@@ -45,13 +87,13 @@ impl<'py> FromPyObject<'_, 'py> for Wholes {
         if ob.is_instance_of::<PyTuple>() || ob.is_instance_of::<PyList>() {
             return Wholes::of_items(&ob);
         }
-        match ob.extract::<Whole>() {
-            Ok(number) => Ok(Wholes(vec![number.0])),
+        match whole(&ob) {
+            Ok(number) => Ok(Wholes(vec![number])),
             // Ranges, arrays of several numbers and the like; text is a slip.
-            Err(e) if ob.is_instance_of::<PyString>() => Err(e),
-            Err(e) => match ob.len() {
+            Err(wrong) if ob.is_instance_of::<PyString>() => Err(wrong.error(&ob)),
+            Err(wrong) => match ob.len() {
                 Ok(_) => Wholes::of_items(&ob),
-                Err(_) => Err(e),
+                Err(_) => Err(wrong.error(&ob)),
             },
         }
     }
@@ -109,14 +151,13 @@ impl<'py> FromPyObject<'_, 'py> for Pairs {
     fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<Pairs> {
         let refuse = || {
             let message = "one pair of numbers for each axis is needed, such as ((0, 0), (1, 2))";
-            PyTypeError::new_err(format!("{message}, not {}", shown(&ob)))
+            located::<PyTypeError>(ob.py(), format!("{message}, not {}", shown(&ob)))
         };
         let number = |item: Bound<'py, PyAny>| {
             let number = item.extract::<Whole>()?.0;
             usize::try_from(number).map_err(|_| {
-                PyValueError::new_err(format!(
-                    "{number} is negative; the numbers of a pair are not"
-                ))
+                let message = format!("{number} is negative; the numbers of a pair are not");
+                located::<PyValueError>(ob.py(), message)
             })
         };
         let mut pairs = Vec::new();
@@ -138,7 +179,7 @@ impl<'py> FromPyObject<'_, 'py> for Pairs {
 }
 
 /// An object as text for a message, if it has one.
-fn shown(ob: &Bound<'_, PyAny>) -> String {
+pub fn shown(ob: &Bound<'_, PyAny>) -> String {
     ob.repr().map_or("this".into(), |text| text.to_string())
 }
 
@@ -164,7 +205,8 @@ impl<'py> FromPyObject<'_, 'py> for Tensors {
 
     fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<Tensors> {
         let items = ob.try_iter().map_err(|_| {
-            PyTypeError::new_err(format!("a list of tensors is needed, not {}", shown(&ob)))
+            let message = format!("a list of tensors is needed, not {}", shown(&ob));
+            located::<PyTypeError>(ob.py(), message)
         })?;
         let tensors = items.map(|item| Ok(item?.extract::<AnyTensor>()?.0));
         Ok(Tensors(tensors.collect::<PyResult<_>>()?))
@@ -174,10 +216,11 @@ impl<'py> FromPyObject<'_, 'py> for Tensors {
 /// Of two names of one argument the value of the one that is used.
 pub fn either<T>(names: [&str; 2], values: [Option<T>; 2]) -> PyResult<Option<T>> {
     match values {
-        [Some(_), Some(_)] => Err(PyTypeError::new_err(format!(
-            "{} and {} are two names of one argument; give one of them",
-            names[0], names[1]
-        ))),
+        [Some(_), Some(_)] => Err(Python::attach(|py| {
+            let [a, b] = names;
+            let message = format!("{a} and {b} are two names of one argument; give one of them");
+            located::<PyTypeError>(py, message)
+        })),
         [value, None] | [None, value] => Ok(value),
     }
 }
@@ -193,10 +236,11 @@ impl<'py> FromPyObject<'_, 'py> for AnyOperand {
     fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<AnyOperand> {
         match operand(&ob)? {
             Some(operand) => Ok(AnyOperand(operand)),
-            None => Err(PyTypeError::new_err(format!(
-                "a tensor, a number or an array is needed, not {}",
-                ob.get_type().name()?
-            ))),
+            None => {
+                let class = ob.get_type().name()?;
+                let message = format!("a tensor, a number or an array is needed, not {class}");
+                Err(located::<PyTypeError>(ob.py(), message))
+            }
         }
     }
 }
@@ -266,7 +310,8 @@ fn is_number(ob: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 fn integer(ob: &Bound<'_, PyAny>) -> PyResult<Operand> {
     let number = ob.extract::<i128>().map_err(|_| {
-        PyOverflowError::new_err(format!("{ob} does not fit the integers that tensors hold"))
+        let message = format!("{} does not fit the integers that tensors hold", shown(ob));
+        located::<PyOverflowError>(ob.py(), message)
     })?;
     Ok(Operand::Int(number))
 }

@@ -12,10 +12,10 @@ use uopc::io::safetensors;
 use uopc::nn::{self, AdamW, Embedding, Linear, Optimizer, Sgd};
 use uopc::{Error, Tensor};
 
-use crate::convert::AnyTensor;
+use crate::convert::{AnyTensor, Real, shown};
 use crate::error::exception;
 use crate::run::{build, compute};
-use crate::tensor::PyTensor;
+use crate::tensor::{PyTensor, located, type_error};
 use crate::uop::Size;
 
 // ---- layers ----
@@ -166,21 +166,25 @@ impl<'py> FromPyObject<'_, 'py> for Parameters {
             None
         };
         if let Some(remedy) = remedy {
-            return Err(PyTypeError::new_err(remedy));
+            return Err(located::<PyTypeError>(py, remedy));
         }
         let list = match ob.hasattr(intern!(py, "parameters"))? {
             true => ob.call_method0(intern!(py, "parameters"))?,
             false => ob.to_owned(),
         };
         let mut tensors = Vec::new();
-        for item in list.try_iter()? {
+        let items = list.try_iter().map_err(|_| {
+            let message = format!("a list of tensors is needed, not {}", shown(&list));
+            located::<PyTypeError>(py, message)
+        })?;
+        for item in items {
             match item?.cast_into::<PyTensor>() {
                 Ok(tensor) => tensors.push(tensor.unbind()),
                 Err(other) => {
                     let found = other.into_inner().get_type().name()?;
                     let k = tensors.len();
                     let message = format!("an optimiser updates tensors; item {k} is a {found}");
-                    return Err(PyTypeError::new_err(message));
+                    return Err(located::<PyTypeError>(py, message));
                 }
             }
         }
@@ -192,6 +196,49 @@ impl Parameters {
     fn tensors(&self) -> Vec<Tensor> {
         self.0.iter().map(|p| p.get().tensor.clone()).collect()
     }
+}
+
+/// The two rates at which running means forget.
+struct Betas(f64, f64);
+
+impl<'py> FromPyObject<'_, 'py> for Betas {
+    type Error = PyErr;
+
+    fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<Betas> {
+        let refused = || {
+            let message = format!(
+                "two numbers are needed, as (0.9, 0.999), not {}",
+                shown(&ob)
+            );
+            located::<PyTypeError>(ob.py(), message)
+        };
+        let mut items = ob.try_iter().map_err(|_| refused())?;
+        match (items.next(), items.next(), items.next()) {
+            (Some(first), Some(second), None) => {
+                let [first, second] = [first?, second?].map(|beta| beta.extract::<Real>());
+                Ok(Betas(first?.0, second?.0))
+            }
+            _ => Err(refused()),
+        }
+    }
+}
+
+/// The entries of an optimiser's state.
+fn entries(state: &Bound<'_, PyAny>) -> PyResult<Vec<(String, Tensor)>> {
+    let py = state.py();
+    let Ok(dict) = state.cast::<PyDict>() else {
+        let class = state.get_type().name()?;
+        let message = format!("a dict as state_dict() gives it is needed, not {class}");
+        return Err(type_error(py, "load_state_dict", message));
+    };
+    let entry = |(name, value): (Bound<PyAny>, Bound<PyAny>)| {
+        let Ok(name) = name.extract() else {
+            let message = format!("the entries have names, and {} is none", shown(&name));
+            return Err(type_error(py, "load_state_dict", message));
+        };
+        Ok((name, value.extract::<AnyTensor>()?.0))
+    };
+    dict.iter().map(entry).collect()
 }
 
 /// What the library finds wrong with a list of parameters is a wrong value here.
@@ -214,7 +261,7 @@ fn optimiser<T: Send>(
 ///
 /// `params` is any iterable of tensors made with `requires_grad=True`, or a Module. Raises
 /// TypeError for other objects, ValueError for tensors that require no gradient, for one that is
-/// named twice and for an empty list.
+/// named twice, for an empty list, and for a rate or momentum that is negative or not finite.
 ///
 /// >>> w = Tensor([1.0, -2.0], requires_grad=True)
 /// >>> opt = uopc.nn.SGD([w], lr=0.5)
@@ -232,13 +279,17 @@ pub struct PySgd {
 #[pymethods]
 impl PySgd {
     #[new]
-    #[pyo3(signature = (params, lr=1e-3, momentum=0.0))]
-    fn new(py: Python<'_>, params: Parameters, lr: f64, momentum: f64) -> PyResult<PySgd> {
-        let tensors = params.tensors();
+    #[pyo3(
+        signature = (params, lr=Real(1e-3), momentum=Real(0.0)),
+        text_signature = "(params, lr=0.001, momentum=0.0)"
+    )]
+    fn new(py: Python<'_>, params: Parameters, lr: Real, momentum: Real) -> PyResult<PySgd> {
+        let (tensors, Real(lr), Real(momentum)) = (params.tensors(), lr, momentum);
         let inner = optimiser(py, || match momentum == 0.0 {
             true => Sgd::new(tensors, lr),
             false => Sgd::with_momentum(tensors, lr, momentum),
         })?;
+        build(py, || inner.check())?;
         Ok(PySgd {
             params: params.0,
             inner: Mutex::new(inner),
@@ -258,7 +309,8 @@ impl PySgd {
 /// `params` is any iterable of tensors made with `requires_grad=True`, or a Module. Step counts,
 /// the learning rate and the bias corrections are data and no constants of the graph, so every step
 /// reuses one plan. Raises TypeError for other objects, ValueError for tensors that require no
-/// gradient, for one that is named twice and for an empty list.
+/// gradient, for one that is named twice, for an empty list, for a number that is negative or not
+/// finite, and for betas that are not below 1.
 ///
 /// >>> w = Tensor([1.0, -2.0], requires_grad=True)
 /// >>> opt = uopc.nn.AdamW([w], lr=0.1)
@@ -280,23 +332,32 @@ pub struct PyAdamW {
 impl PyAdamW {
     #[new]
     #[pyo3(
-        signature = (params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.01),
+        signature = (
+            params,
+            lr=Real(1e-3),
+            betas=Betas(0.9, 0.999),
+            eps=Real(1e-8),
+            weight_decay=Real(0.01),
+        ),
         text_signature = "(params, lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.01)"
     )]
     fn new(
         py: Python<'_>,
         params: Parameters,
-        lr: f64,
-        betas: (f64, f64),
-        eps: f64,
-        weight_decay: f64,
+        lr: Real,
+        betas: Betas,
+        eps: Real,
+        weight_decay: Real,
     ) -> PyResult<PyAdamW> {
+        let (Real(lr), Real(eps), Real(weight_decay)) = (lr, eps, weight_decay);
+        let betas = (betas.0, betas.1);
         let tensors = params.tensors();
         let inner = optimiser(py, || AdamW::new(tensors, lr))?;
         let inner = inner
             .betas(betas.0, betas.1)
             .eps(eps)
             .weight_decay(weight_decay);
+        build(py, || inner.check())?;
         let params = params.0;
         Ok(PyAdamW {
             params,
@@ -345,14 +406,22 @@ macro_rules! optimisers {
             }
 
             /// The learning rate. Setting it changes the steps to come and compiles nothing.
+            ///
+            /// Raises ValueError if it is negative or not finite.
             #[getter]
             fn lr(&self, py: Python<'_>) -> f64 {
                 py.detach(|| self.inner.lock().learning_rate())
             }
 
             #[setter]
-            fn set_lr(&self, py: Python<'_>, lr: f64) {
-                py.detach(|| self.inner.lock().set_learning_rate(lr));
+            fn set_lr(&self, py: Python<'_>, lr: Real) -> PyResult<()> {
+                compute(py, || {
+                    let mut inner = self.inner.lock();
+                    let before = inner.learning_rate();
+                    inner.set_learning_rate(lr.0);
+                    // What is refused leaves the rate as it was.
+                    inner.check().inspect_err(|_| inner.set_learning_rate(before))
+                })
             }
 
             /// Updates the parameters that have a gradient. With a loss it computes that in the
@@ -388,12 +457,9 @@ macro_rules! optimisers {
             fn load_state_dict(
                 &self,
                 py: Python<'_>,
-                state: &Bound<'_, PyDict>,
+                state: &Bound<'_, PyAny>,
             ) -> PyResult<()> {
-                let entry = |(name, value): (Bound<PyAny>, Bound<PyAny>)| {
-                    PyResult::Ok((name.extract()?, value.extract::<AnyTensor>()?.0))
-                };
-                let state = state.iter().map(entry).collect::<PyResult<Vec<_>>>()?;
+                let state = entries(state)?;
                 compute(py, || self.inner.lock().set_state(&state))
             }
 

@@ -86,7 +86,7 @@ def test_integers_that_do_not_fit(make, text):
         ([[[1], [2]], [[3], [4, 5]]], r"\[1\]\[1\] has 2 entries"),
         ([np.zeros(2), np.zeros(3)], r"\[1\] has shape \(3,\), where \(2,\) came before"),
         ([np.zeros(2), 1], r"\[1\] has shape \(\), where \(2,\) came before"),
-        ([np.zeros(2), [1, 2]], r"\[1\] has a list of 2"),
+        ([np.zeros(2), [1, 2, 3]], r"\[1\] has 3 entries, where 2 came before"),
     ],
 )
 def test_ragged_lists(data, text):

@@ -445,3 +445,79 @@ const ADAMW_STEPS: &[f32] = &[
 const SGD_STEPS: &[f32] = &[
     0.9, -1.8, 2.7, 0.73, -1.46, 2.19, 0.521, -1.042, 1.563, 0.301_7, -0.603_4, 0.905_1,
 ];
+
+/// Numbers out of their range are refused before anything changes, and named.
+#[test]
+fn optimisers_refuse_numbers_that_make_no_sense() {
+    let _engine = own_engine();
+    let w = Tensor::from([1.0f32, 2.0]).requires_grad().unwrap();
+    let refused = |checked: uopc::Result<()>, text: &str| {
+        let error = checked.unwrap_err();
+        assert!(matches!(error, uopc::Error::Setting(_)), "{error:?}");
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    for bad in [f64::NAN, f64::INFINITY, -0.1] {
+        let amount =
+            |name: &str| format!("{name} is {bad}; a number that is finite and at least 0");
+        let sgd = |lr, momentum| Sgd::with_momentum(vec![w.clone()], lr, momentum).unwrap();
+        refused(
+            sgd(bad, 0.9).check(),
+            &amount("SGD: the learning rate (lr)"),
+        );
+        refused(sgd(0.1, bad).check(), &amount("SGD: momentum"));
+        let adam = |lr| AdamW::new(vec![w.clone()], lr).unwrap();
+        refused(adam(bad).check(), &amount("AdamW: the learning rate (lr)"));
+        refused(adam(0.1).eps(bad).check(), &amount("AdamW: eps"));
+        refused(
+            adam(0.1).weight_decay(bad).check(),
+            &amount("AdamW: weight_decay"),
+        );
+        let share =
+            |k: usize| format!("AdamW: betas[{k}] is {bad}; a number that is at least 0 and");
+        refused(adam(0.1).betas(bad, 0.9).check(), &share(0));
+        refused(adam(0.1).betas(0.9, bad).check(), &share(1));
+    }
+    let adam = AdamW::new(vec![w.clone()], 0.0).unwrap();
+    adam.check().unwrap();
+    refused(adam.betas(0.9, 1.0).check(), "betas[1] is 1;");
+
+    let mut adam = AdamW::new(vec![w.clone()], 0.1).unwrap();
+    w.sum(..).unwrap().backward(&[&w]).unwrap();
+    adam.set_learning_rate(f64::NAN);
+    refused(adam.step(), "the learning rate (lr) is NaN");
+    assert_eq!(adam.steps(), 0);
+    assert_eq!(w.to_vec::<f32>().unwrap(), [1.0, 2.0]);
+    adam.set_learning_rate(0.1);
+    adam.step().unwrap();
+    assert_eq!(adam.steps(), 1);
+}
+
+/// An entry of a saved state that does not fit is named.
+#[test]
+fn a_state_that_does_not_fit_names_the_entry() {
+    let _engine = own_engine();
+    let w = Tensor::from([1.0f32, 2.0]).requires_grad().unwrap();
+    let mut adam = AdamW::new(vec![w.clone()], 0.1).unwrap();
+    let saved = adam.state().unwrap();
+    let mut refused = |name: &str, value: Tensor, text: &str| {
+        let mut state = saved.clone();
+        state.iter_mut().find(|(n, _)| n == name).unwrap().1 = value;
+        let error = adam.set_state(&state).unwrap_err().to_string();
+        assert!(error.contains(text), "{error}");
+    };
+    refused(
+        "square.0",
+        Tensor::from([1.0f32; 3]),
+        "set_state: the entry square.0 has shape (3,), and parameter 0 needs (2,)",
+    );
+    refused(
+        "mean.0",
+        Tensor::from([1.0f64; 2]),
+        "set_state: the entry mean.0 is f64, and f32 is needed",
+    );
+    refused(
+        "steps",
+        Tensor::from([1.0f32]),
+        "set_state: the entry steps is f32, and u64 is needed",
+    );
+}

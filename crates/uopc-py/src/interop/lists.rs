@@ -15,6 +15,7 @@ use super::import::{Entry, read};
 use super::memory::Plain;
 use super::{arrays, shape_error};
 use crate::run::build;
+use crate::tensor::{PyTensor, located};
 
 /// Lists deeper than this have no end, or no meaning as a tensor.
 const DEEPEST: usize = 64;
@@ -23,6 +24,7 @@ const DEEPEST: usize = 64;
 const STRETCH: usize = 1 << 16;
 
 /// A list or tuple.
+#[derive(Clone)]
 pub enum Sequence<'py> {
     List(Bound<'py, PyList>),
     Tuple(Bound<'py, PyTuple>),
@@ -80,6 +82,20 @@ impl Item<'_> {
         }
     }
 
+    /// The entries along the first axis of an array or tensor.
+    fn entries<'py>(self, py: Python<'py>) -> PyResult<Sequence<'py>>
+    where
+        Self: 'py,
+    {
+        let whole = match self {
+            Item::Array(array) => array.into_any(),
+            Item::Tensor(tensor) => Bound::new(py, PyTensor::from(tensor))?.into_any(),
+            _ => unreachable!("called for items with axes only"),
+        };
+        let entries = whole.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        Ok(Sequence::List(PyList::new(py, entries)?))
+    }
+
     fn shape(&self) -> &[usize] {
         match self {
             Item::Array(array) => array.shape(),
@@ -95,7 +111,8 @@ impl Item<'_> {
 /// When no dtype holds it.
 pub fn integer<'py>(ob: &Bound<'py, PyAny>) -> PyResult<Item<'py>> {
     let number = ob.extract::<i128>().map_err(|_| {
-        PyOverflowError::new_err("Tensor: an integer fits none of the dtypes; write it as a float")
+        let message = "Tensor: an integer fits none of the dtypes; write it as a float";
+        located::<PyOverflowError>(ob.py(), message)
     })?;
     Ok(Item::Int(number))
 }
@@ -129,16 +146,17 @@ pub fn scalar(
         Item::Bool(value) => Ok(Scalar::from_i128(dtype, value.into())),
         Item::Int(value) => match dtype.int_range() {
             Some((lo, hi)) if dtype != DType::Bool && !(lo..=hi).contains(&value) => {
-                let remedy = match i64::try_from(value) {
-                    Ok(_) => "dtype=uopc.i64",
-                    Err(_) => "dtype=uopc.u64 or uopc.f64",
+                let remedy = match (i64::try_from(value), u64::try_from(value)) {
+                    (Ok(_), _) => "give dtype=uopc.i64",
+                    (_, Ok(_)) => "give dtype=uopc.u64",
+                    _ => "no integer dtype holds it, dtype=uopc.f64 rounds it",
                 };
                 let at = if place.is_empty() {
                     String::new()
                 } else {
                     format!(" at {}", brackets(place))
                 };
-                let message = format!("{value}{at} does not fit {dtype}; give {remedy}");
+                let message = format!("{value}{at} does not fit {dtype}; {remedy}");
                 // The library's text with the line, as the exception that NumPy raises.
                 let error = shape_error(py, "Tensor", message);
                 Err(PyOverflowError::new_err(error.value(py).to_string()))
@@ -161,12 +179,25 @@ struct Nested<'py> {
     items: Vec<Item<'py>>,
     /// The shape of each of the items.
     inner: Vec<usize>,
+    /// The dtype of the arrays that were taken apart, of which there may be no element left.
+    apart: Option<DType>,
 }
 
 impl<'py> Nested<'py> {
     /// Reads a list to its end.
     fn read(outermost: Sequence<'py>) -> PyResult<Nested<'py>> {
+        if let Some(nested) = Nested::read_as(outermost.clone(), false)? {
+            return Ok(nested);
+        }
+        let mixed = Nested::read_as(outermost.clone(), true)?;
+        mixed.ok_or_else(|| ragged(outermost.py(), "a part", "another depth"))
+    }
+
+    /// Reads a list to its end: arrays are items, or else taken apart like lists. Nothing comes of
+    /// it where a list stands beside an array that is an item.
+    fn read_as(outermost: Sequence<'py>, apart: bool) -> PyResult<Option<Nested<'py>>> {
         let py = outermost.py();
+        let mut apart_as: Option<DType> = None;
         let mut dims = vec![outermost.len()];
         let mut items: Vec<Item> = Vec::new();
         let mut inner: Option<Vec<usize>> = None;
@@ -186,12 +217,24 @@ impl<'py> Nested<'py> {
             };
             let deeper = match Sequence::of(&entry) {
                 Some(list) => Entry::Sequence(list),
-                None => read(&entry)?,
+                None => match read(&entry)? {
+                    Entry::Item(item) if apart && !item.shape().is_empty() => {
+                        apart_as = match (apart_as, item.dtype()) {
+                            (Some(a), Some(b)) => Some(DType::promote(a, b)),
+                            (a, b) => a.or(b),
+                        };
+                        Entry::Sequence(item.entries(py)?)
+                    }
+                    other => other,
+                },
             };
             match deeper {
                 Entry::Sequence(list) => {
                     let n = list.len();
                     let known = dims.get(depth).copied();
+                    if known.is_none() && inner.as_ref().is_some_and(|i| !i.is_empty()) {
+                        return Ok(None);
+                    }
                     if inner.is_some() && known.is_none() {
                         let what = format!("a list of {n}, where a number came before");
                         return Err(ragged(py, &place(&open), &what));
@@ -213,6 +256,9 @@ impl<'py> Nested<'py> {
                     open.push((list, 0));
                 }
                 Entry::Item(item) => {
+                    if dims.len() > depth && !item.shape().is_empty() {
+                        return Ok(None);
+                    }
                     if dims.len() > depth {
                         let what = format!("no list, where one of {} came before", dims[depth]);
                         return Err(ragged(py, &place(&open), &what));
@@ -241,7 +287,12 @@ impl<'py> Nested<'py> {
             return Err(shape_error(py, "Tensor", message));
         }
         let inner = inner.unwrap_or_default();
-        Ok(Nested { dims, items, inner })
+        Ok(Some(Nested {
+            dims,
+            items,
+            inner,
+            apart: apart_as,
+        }))
     }
 
     fn shape(&self) -> Vec<usize> {
@@ -293,7 +344,10 @@ fn ragged(py: Python<'_>, place: &str, what: &str) -> PyErr {
 pub fn tensor_of(list: Sequence<'_>, dtype: Option<DType>) -> PyResult<Tensor> {
     let py = list.py();
     let nested = Nested::read(list)?;
-    let common = common_dtype(&nested.items);
+    let common = match nested.apart {
+        Some(dtype) if nested.items.is_empty() => dtype,
+        _ => common_dtype(&nested.items),
+    };
     if nested.items.iter().any(|i| matches!(i, Item::Tensor(_))) {
         return stacked(py, &nested, dtype.unwrap_or(common));
     }

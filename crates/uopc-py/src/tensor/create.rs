@@ -1,13 +1,13 @@
 //! Tensors from nothing: constants, sequences, random numbers.
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use uopc::tensor::Operand;
 use uopc::{DType, Result, Tensor};
 
-use super::PyTensor;
-use crate::convert::{AnyOperand, Wholes};
+use super::{PyTensor, located};
+use crate::convert::{AnyOperand, Real, Wholes, shown};
 use crate::dtype::AnyDType;
 
 /// A new tensor, or a parameter.
@@ -21,6 +21,33 @@ fn create(
         return PyTensor::compute(py, || tensor.tensor.clone().requires_grad());
     }
     Ok(tensor)
+}
+
+/// The 64 bits from which random numbers follow.
+struct Seed(u64);
+
+impl<'py> FromPyObject<'_, 'py> for Seed {
+    type Error = PyErr;
+
+    fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<Seed> {
+        let py = ob.py();
+        let seed = match ob.extract::<i128>() {
+            Ok(seed) => Some(seed),
+            Err(e) if e.is_instance_of::<PyOverflowError>(py) => None,
+            Err(_) => {
+                let message = format!("a seed is an integer, not {}", shown(&ob));
+                return Err(located::<PyTypeError>(py, message));
+            }
+        };
+        let bits = seed.and_then(|seed| match seed < 0 {
+            true => i64::try_from(seed).ok().map(|seed| seed as u64),
+            false => u64::try_from(seed).ok(),
+        });
+        bits.map(Seed).ok_or_else(|| {
+            let message = format!("the seed {} has more than 64 bits", shown(&ob));
+            located::<PyValueError>(py, message)
+        })
+    }
 }
 
 /// The dtype that is asked for, or another.
@@ -238,7 +265,7 @@ impl PyTensor {
         dtype: Option<AnyDType>,
         requires_grad: bool,
     ) -> PyResult<PyTensor> {
-        PyTensor::uniform(py, shape, 0.0, 1.0, dtype, requires_grad)
+        PyTensor::uniform(py, shape, Real(0.0), Real(1.0), dtype, requires_grad)
     }
 
     /// Random numbers evenly distributed from ``low`` up to ``high``, f32 unless ``dtype`` says
@@ -253,19 +280,22 @@ impl PyTensor {
     /// >>> bool((Tensor.uniform(100, low=-1.0, high=1.0).abs() <= 1).min())
     /// True
     #[staticmethod]
-    #[pyo3(signature = (*shape, low=0.0, high=1.0, dtype=None, requires_grad=false))]
+    #[pyo3(
+        signature = (*shape, low=Real(0.0), high=Real(1.0), dtype=None, requires_grad=false),
+        text_signature = "(*shape, low=0.0, high=1.0, dtype=None, requires_grad=False)"
+    )]
     fn uniform(
         py: Python<'_>,
         shape: &Bound<'_, PyTuple>,
-        low: f64,
-        high: f64,
+        low: Real,
+        high: Real,
         dtype: Option<AnyDType>,
         requires_grad: bool,
     ) -> PyResult<PyTensor> {
         let shape = Wholes::of_args(shape)?;
         let dtype = dtype_or(dtype, DType::F32);
         create(py, requires_grad, || {
-            Tensor::uniform_as(dtype, shape, low, high)
+            Tensor::uniform_as(dtype, shape, low.0, high.0)
         })
     }
 
@@ -281,14 +311,7 @@ impl PyTensor {
     /// >>> bool((a == Tensor.rand(3)).min())
     /// True
     #[staticmethod]
-    fn manual_seed(seed: i128) -> PyResult<()> {
-        let bits = match seed < 0 {
-            true => i64::try_from(seed).map(|seed| seed as u64),
-            false => u64::try_from(seed),
-        };
-        let bits = bits
-            .map_err(|_| PyValueError::new_err(format!("the seed {seed} has more than 64 bits")))?;
-        Tensor::manual_seed(bits);
-        Ok(())
+    fn manual_seed(seed: Seed) {
+        Tensor::manual_seed(seed.0);
     }
 }

@@ -2,22 +2,39 @@
 
 use std::cell::RefCell;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
+use uopc::Tensor;
 use uopc::tensor::{NoGrad, no_grad};
 
 use super::{PyTensor, shape_error, type_error};
-use crate::convert::Tensors;
+use crate::convert::shown;
 use crate::run::{build, compute};
+
+/// The tensors of a list for which gradients are asked.
+fn targets(params: &Bound<'_, PyAny>) -> PyResult<Vec<Tensor>> {
+    let py = params.py();
+    let items = params.try_iter().map_err(|_| {
+        let message = format!("a list of tensors is needed, not {}", shown(params));
+        type_error(py, "backward", message)
+    })?;
+    let mut targets = Vec::new();
+    for item in items {
+        match item?.cast_into::<PyTensor>() {
+            Ok(tensor) => targets.push(tensor.get().tensor.clone()),
+            Err(other) => {
+                let (k, found) = (targets.len(), other.into_inner().get_type().name()?);
+                let message = format!("the list holds tensors, and item {k} is of type {found}");
+                return Err(type_error(py, "backward", message));
+            }
+        }
+    }
+    Ok(targets)
+}
 
 impl PyTensor {
     /// The object that stood for the gradient before, if it still does.
-    fn known_grad<'py>(
-        &self,
-        py: Python<'py>,
-        grad: &uopc::Tensor,
-    ) -> Option<Bound<'py, PyTensor>> {
+    fn known_grad<'py>(&self, py: Python<'py>, grad: &Tensor) -> Option<Bound<'py, PyTensor>> {
         let known = self.grad.lock().as_ref().map(|known| known.clone_ref(py));
         let object = known?.bind(py).upgrade()?.cast_into::<PyTensor>().ok()?;
         object.get().tensor.is(grad).then_some(object)
@@ -113,10 +130,9 @@ impl PyTensor {
             return Ok(());
         };
         let Ok(object) = grad.cast::<PyTensor>() else {
-            return Err(PyTypeError::new_err(format!(
-                "grad: a tensor or None is needed, not {}",
-                grad.get_type().name()?
-            )));
+            let class = grad.get_type().name()?;
+            let message = format!("a tensor or None is needed, not {class}; write Tensor(value)");
+            return Err(type_error(py, "grad", message));
         };
         let grad = &object.get().tensor;
         if grad.shape() != self.tensor.shape() {
@@ -156,7 +172,8 @@ impl PyTensor {
     /// everything else. A parameter in the list that the scalar does not mention gets zeros. Returns
     /// this tensor.
     ///
-    /// Raises RuntimeError if this is no scalar or depends on no parameter, if a tensor in the list
+    /// Raises TypeError if the list holds anything but tensors, RuntimeError if this is no scalar or
+    /// depends on no parameter, if a tensor in the list
     /// needs no gradient, and if a parameter was updated after this was computed.
     ///
     /// >>> w = Tensor([1.0, 2.0], requires_grad=True)
@@ -178,7 +195,7 @@ impl PyTensor {
                 // A tensor gives its rows one by one, of which none is a parameter.
                 let targets = match params.cast::<PyTensor>() {
                     Ok(one) => vec![one.get().tensor.clone()],
-                    Err(_) => params.extract::<Tensors>()?.0,
+                    Err(_) => targets(&params)?,
                 };
                 build(py, || tensor.backward(&targets))?
             }

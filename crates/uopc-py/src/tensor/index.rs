@@ -2,15 +2,15 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use pyo3::exceptions::{PyNotImplementedError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
 use uopc::Tensor;
 use uopc::tensor::{Operand, Slice};
 
-use super::{PyTensor, is_array, shape_error, tensor_of, type_error};
-use crate::convert::{AnyOperand, AnyTensor, Whole, operand};
+use super::{PyTensor, is_array, located, shape_error, tensor_of, type_error};
+use crate::convert::{AnyOperand, AnyTensor, Whole, beyond, operand, shown};
 use crate::run::{build, compute};
 
 /// A number as an i64; one that does not fit is as far away as can be.
@@ -23,23 +23,43 @@ fn far(number: &Bound<'_, PyAny>) -> PyResult<i64> {
     }
 }
 
+/// A number as a position.
+fn position(number: &Bound<'_, PyAny>) -> PyResult<i64> {
+    number
+        .extract::<i64>()
+        .map_err(|e| match e.is_instance_of::<PyOverflowError>(number.py()) {
+            true => located::<PyIndexError>(number.py(), format!("slice: {}", beyond(number))),
+            false => e,
+        })
+}
+
 /// What one entry of an index means.
 fn slice(key: &Bound<'_, PyAny>) -> PyResult<Slice> {
     let py = key.py();
     if let Ok(range) = key.cast::<PySlice>() {
-        let part = |name| {
-            let value = range.getattr(name)?;
-            match value.is_none() {
-                true => Ok(None),
-                false => far(&value).map(Some),
-            }
-        };
+        let part =
+            |name| {
+                let value = range.getattr(name)?;
+                match value.is_none() {
+                    true => Ok(None),
+                    false => far(&value).map(Some).map_err(|e| {
+                        match e.is_instance_of::<PyTypeError>(py) {
+                            true => {
+                                let message =
+                                    "a slice is made of integers and None, and can't be of";
+                                located::<PyTypeError>(py, format!("{message} {}", shown(&value)))
+                            }
+                            false => e,
+                        }
+                    }),
+                }
+            };
         let (start, stop) = (part(intern!(py, "start"))?, part(intern!(py, "stop"))?);
         let step = part(intern!(py, "step"))?.unwrap_or(1);
         return Ok(Slice::Stepped(start, stop, step));
     }
     if key.is_exact_instance_of::<PyInt>() {
-        return far(key).map(Slice::At);
+        return position(key).map(Slice::At);
     }
     if key.is_none() {
         return Ok(Slice::NewAxis);
@@ -48,16 +68,17 @@ fn slice(key: &Bound<'_, PyAny>) -> PyResult<Slice> {
         return Ok(Slice::Rest);
     }
     if key.is_instance_of::<PyBool>() || key.is_instance_of::<PyList>() || is_several(key)? {
-        return Err(PyNotImplementedError::new_err(
+        return Err(located::<PyNotImplementedError>(
+            py,
             "an index is made of integers, slices, None and ...; t.take(positions) reads the \
              entries at the positions in a list or tensor, condition.where(a, b) chooses by bools",
         ));
     }
-    match far(key) {
+    match position(key) {
         Err(e) if e.is_instance_of::<PyTypeError>(py) => {
             let message = "an index is made of integers, slices, None and ..., and can't be";
             let class = key.get_type().name()?;
-            Err(PyTypeError::new_err(format!("{message} {class}")))
+            Err(located::<PyTypeError>(py, format!("{message} {class}")))
         }
         other => other.map(Slice::At),
     }
@@ -141,9 +162,9 @@ impl PyTensor {
         self.set(py, || self.tensor.set_slice(slices, value))
     }
 
-    fn __delitem__(&self, _key: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
         let message = "parts of a tensor can be replaced, not deleted; join the others with cat";
-        Err(PyTypeError::new_err(message))
+        Err(located::<PyTypeError>(key.py(), message))
     }
 
     /// A copy in which a part is replaced: ``t[index] = value`` as a value.
@@ -251,7 +272,8 @@ impl PyTensor {
     #[pyo3(signature = (indices, axis=Some(Whole(0))))]
     fn take(&self, py: Python<'_>, indices: AnyTensor, axis: Option<Whole>) -> PyResult<PyTensor> {
         if axis.as_ref().is_some_and(|axis| axis.0 != 0) {
-            return Err(PyNotImplementedError::new_err(
+            return Err(located::<PyNotImplementedError>(
+                py,
                 "take: entries of the first axis are taken; bring another one to the front with \
                  swapaxes(0, axis), and back afterwards",
             ));
@@ -266,12 +288,19 @@ impl PyTensor {
     ///
     /// The result is f32. A label that is no class gives zeros only.
     ///
-    /// Raises TypeError if the labels are not integers.
+    /// Raises TypeError if the labels are not integers, ValueError for a negative number of classes.
     ///
     /// >>> Tensor([2, 0]).one_hot(3)
     /// Tensor([[0., 0., 1.],
     ///         [1., 0., 0.]], shape=(2, 3), dtype=f32)
-    fn one_hot(&self, py: Python<'_>, num_classes: usize) -> PyResult<PyTensor> {
-        PyTensor::build(py, || self.tensor.one_hot(num_classes))
+    fn one_hot(&self, py: Python<'_>, num_classes: Whole) -> PyResult<PyTensor> {
+        let Ok(classes) = usize::try_from(num_classes.0) else {
+            let message = format!(
+                "there are no {} classes; give their number, as by int(labels.max()) + 1",
+                num_classes.0
+            );
+            return Err(shape_error(py, "one_hot", message));
+        };
+        PyTensor::build(py, || self.tensor.one_hot(classes))
     }
 }

@@ -10,14 +10,17 @@ mod movement;
 mod operators;
 mod reduce;
 
+use std::fmt::Display;
+
 use parking_lot::Mutex;
+use pyo3::PyTypeInfo;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple, PyWeakrefReference};
 use uopc::tensor::Site;
 use uopc::{DType, Error, Result, Tensor};
 
-use crate::convert::{AnyOperand, Tensors};
+use crate::convert::{AnyOperand, Tensors, shown};
 use crate::dtype::{AnyDType, PyDType};
 use crate::error::exception;
 use crate::run::{build, compute};
@@ -106,6 +109,13 @@ impl PyTensor {
             false => build(py, set),
         }
     }
+}
+
+/// An exception that names the user's line, for texts that do not come from the library.
+pub fn located<E: PyTypeInfo>(py: Python<'_>, message: impl Display) -> PyErr {
+    let _site = site::enter(py);
+    let at = Site::current().map_or(String::new(), |site| format!(" (at {site})"));
+    PyErr::new::<E, _>(format!("{message}{at}"))
 }
 
 /// A ValueError that names the user's line.
@@ -275,8 +285,17 @@ impl PyTensor {
         also: Option<Tensors>,
     ) -> PyResult<()> {
         let mut pairs: Vec<(Tensor, Tensor)> = Vec::new();
-        for item in updates.try_iter()? {
-            let (target, value): (Bound<'_, PyTensor>, Bound<'_, PyTensor>) = item?.extract()?;
+        let refused = |ob: &Bound<'_, PyAny>| {
+            let message = format!(
+                "pairs (tensor, value) of tensors are needed, not {}",
+                shown(ob)
+            );
+            type_error(py, "assign_all", message)
+        };
+        for item in updates.try_iter().map_err(|_| refused(updates))? {
+            let item = item?;
+            let (target, value): (Bound<'_, PyTensor>, Bound<'_, PyTensor>) =
+                item.extract().map_err(|_| refused(&item))?;
             pairs.push((target.get().tensor.clone(), value.get().tensor.clone()));
         }
         let pairs: Vec<(&Tensor, &Tensor)> = pairs.iter().map(|(t, v)| (t, v)).collect();
@@ -340,6 +359,13 @@ impl PyTensor {
         self.number(py, "float")?.extract()
     }
 
+    /// Where the functions of `numpy.ma` look for an operand's elements. They would go on to
+    /// compute with NumPy, and fail at the dtype with a text that says nothing.
+    #[getter]
+    fn _data(&self, py: Python<'_>) -> PyResult<()> {
+        Err(type_error(py, "numpy", MASKED.into()))
+    }
+
     /// The single element of an integer tensor, where Python asks for an integer.
     fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if !self.tensor.dtype().is_int() {
@@ -351,6 +377,10 @@ impl PyTensor {
         self.number(py, "index")
     }
 }
+
+/// Why tensors and masked arrays do not go together.
+const MASKED: &str = "a masked array has elements without a value and can't stand beside a tensor; \
+                      give them one with a.filled(value), or pass a.data to ignore the mask";
 
 /// Other names of methods, where NumPy, PyTorch or tinygrad have one and agree on what it means.
 const ALIASES: &[(&str, &str)] = &[

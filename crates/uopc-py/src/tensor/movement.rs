@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use uopc::Tensor;
 
-use super::PyTensor;
+use super::{PyTensor, located};
 use crate::convert::{AnyAxes, AnyTensor, Pairs, Tensors, Whole, Wholes, either};
 
 impl PyTensor {
@@ -44,9 +44,10 @@ impl PyTensor {
         order: &str,
     ) -> PyResult<PyTensor> {
         if order != "C" {
-            return Err(PyNotImplementedError::new_err(format!(
+            let message = format!(
                 "reshape: elements are taken in row-major order, \"C\", and not in order {order:?}"
-            )));
+            );
+            return Err(located::<PyNotImplementedError>(py, message));
         }
         let shape = Wholes::of_args(shape)?;
         PyTensor::build(py, || self.tensor.reshape(shape))
@@ -202,7 +203,7 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         let Some(axis) = either(["axis", "dim"], [axis, dim])? else {
             let message = "unsqueeze: the place of the new axis is missing";
-            return Err(PyTypeError::new_err(message));
+            return Err(located::<PyTypeError>(py, message));
         };
         PyTensor::build(py, || self.tensor.unsqueeze(axis.0 as isize))
     }

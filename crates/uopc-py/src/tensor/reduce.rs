@@ -4,7 +4,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use uopc::{Result, Tensor};
 
-use super::PyTensor;
+use super::{PyTensor, located};
 use crate::convert::{AnyAxes, AnyTensor, Whole, either};
 use crate::dtype::AnyDType;
 
@@ -33,9 +33,10 @@ impl Along {
 fn no_out(op: &str, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     match out {
         None => Ok(()),
-        Some(_) => Err(PyTypeError::new_err(format!(
-            "{op}: a result is a new tensor; write t.assign(...) instead of out=t"
-        ))),
+        Some(out) => {
+            let message = format!("{op}: a result is a new tensor; write t.assign(...), not out=t");
+            Err(located::<PyTypeError>(out.py(), message))
+        }
     }
 }
 

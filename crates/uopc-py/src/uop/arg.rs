@@ -16,6 +16,7 @@ use uopc::tensor::Operand;
 use super::ops;
 use crate::convert::{Whole, operand};
 use crate::dtype::{AnyDType, PyDType};
+use crate::tensor::located;
 
 /// An extent or a number of elements.
 pub struct Size(pub usize);
@@ -27,7 +28,8 @@ impl<'py> FromPyObject<'_, 'py> for Size {
         let number = ob.extract::<Whole>()?.0;
         let size = usize::try_from(number);
         size.map(Size).map_err(|_| {
-            PyValueError::new_err(format!("{number} is negative; a size or position is not"))
+            let message = format!("{number} is negative; a size or position is not");
+            located::<PyValueError>(ob.py(), message)
         })
     }
 }

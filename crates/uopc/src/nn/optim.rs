@@ -15,8 +15,15 @@ pub trait Optimizer {
     /// The learning rate.
     fn learning_rate(&self) -> f64;
 
-    /// Changes the learning rate for the steps to come.
+    /// Changes the learning rate for the steps to come. One that is negative or not finite is
+    /// refused by [`check`](Self::check), and so by the next step.
     fn set_learning_rate(&mut self, learning_rate: f64);
+
+    /// Looks at the numbers that it was given. Every step does that first.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] when one is out of its range. The text names it and the range.
+    fn check(&self) -> Result<()>;
 
     /// What it remembers between steps, by name, to be saved beside the parameters.
     ///
@@ -33,14 +40,16 @@ pub trait Optimizer {
     /// Updates the parameters that have a gradient, and computes `also` in the same plan.
     ///
     /// # Errors
-    /// When no parameter has a gradient, or a value can't be computed.
+    /// When a number is out of its range, no parameter has a gradient, or a value can't be
+    /// computed. Then nothing has changed.
     fn update(&mut self, also: &[&Tensor]) -> Result<()>;
 
     /// Updates the parameters that have a gradient. Their gradients are computed, too, and stay
     /// until [`zero_grad`](Self::zero_grad).
     ///
     /// # Errors
-    /// When no parameter has a gradient, or a value can't be computed.
+    /// When a number is out of its range, no parameter has a gradient, or a value can't be
+    /// computed.
     #[track_caller]
     fn step(&mut self) -> Result<()> {
         let _site = Site::caller().enter();
@@ -50,7 +59,8 @@ pub trait Optimizer {
     /// [`step`](Self::step) that computes the loss in the same plan.
     ///
     /// # Errors
-    /// When no parameter has a gradient, or a value can't be computed.
+    /// When a number is out of its range, no parameter has a gradient, or a value can't be
+    /// computed.
     #[track_caller]
     fn step_with(&mut self, loss: &Tensor) -> Result<()> {
         let _site = Site::caller().enter();
@@ -61,6 +71,32 @@ pub trait Optimizer {
     fn zero_grad(&self) {
         self.parameters().iter().for_each(Tensor::zero_grad);
     }
+}
+
+/// Which numbers an argument may be.
+#[derive(Clone, Copy)]
+enum Range {
+    /// From 0 on, all that are finite.
+    Amount,
+    /// At least 0 and below 1.
+    Share,
+}
+
+/// Looks at the arguments of an optimiser: `(name, value, range)`.
+fn in_range(optimizer: &str, arguments: &[(&str, f64, Range)]) -> Result<()> {
+    for (name, value, range) in arguments {
+        let (fits, valid) = match range {
+            Range::Amount => (value.is_finite() && *value >= 0.0, "finite and at least 0"),
+            Range::Share => ((0.0..1.0).contains(value), "at least 0 and below 1"),
+        };
+        if !fits {
+            let at = Site::current().map_or(String::new(), |site| format!(" (at {site})"));
+            return Err(Error::Setting(format!(
+                "{optimizer}: {name} is {value}; a number that is {valid} is needed{at}"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// A list of parameters, each of which has a buffer of its own.
@@ -228,6 +264,14 @@ impl Optimizer for Sgd {
         self.learning_rate = learning_rate;
     }
 
+    fn check(&self) -> Result<()> {
+        let arguments = [
+            ("the learning rate (lr)", self.learning_rate, Range::Amount),
+            ("momentum", self.momentum, Range::Amount),
+        ];
+        in_range("SGD", &arguments)
+    }
+
     fn state(&self) -> Result<Vec<(String, Tensor)>> {
         let velocity = self.velocity.iter().enumerate();
         Ok(velocity
@@ -240,6 +284,7 @@ impl Optimizer for Sgd {
     }
 
     fn update(&mut self, also: &[&Tensor]) -> Result<()> {
+        self.check()?;
         let _off = no_grad();
         let gradients = with_gradients(&self.parameters)?;
         let mut numbers = Numbers::new([self.learning_rate, self.momentum]);
@@ -336,6 +381,17 @@ impl Optimizer for AdamW {
         self.learning_rate = learning_rate;
     }
 
+    fn check(&self) -> Result<()> {
+        let arguments = [
+            ("the learning rate (lr)", self.learning_rate, Range::Amount),
+            ("betas[0]", self.betas.0, Range::Share),
+            ("betas[1]", self.betas.1, Range::Share),
+            ("eps", self.eps, Range::Amount),
+            ("weight_decay", self.weight_decay, Range::Amount),
+        ];
+        in_range("AdamW", &arguments)
+    }
+
     fn state(&self) -> Result<Vec<(String, Tensor)>> {
         let mut state = vec![("steps".to_string(), Tensor::from_slice(&[self.steps], ())?)];
         for (name, list) in [("mean", &self.means), ("square", &self.squares)] {
@@ -354,6 +410,7 @@ impl Optimizer for AdamW {
     }
 
     fn update(&mut self, also: &[&Tensor]) -> Result<()> {
+        self.check()?;
         let _off = no_grad();
         let gradients = with_gradients(&self.parameters)?;
         let (rate, (b1, b2), t) = (
@@ -391,10 +448,25 @@ impl Optimizer for AdamW {
     }
 }
 
+/// Whether the entry of a saved state has the dtype in which it is kept.
+fn fits_dtype(name: &str, saved: &Tensor, needed: DType) -> Result<()> {
+    if saved.dtype() == needed {
+        return Ok(());
+    }
+    let dtype = saved.dtype();
+    let message = format!("the entry {name} is {dtype}, and {needed} is needed; cast it");
+    Err(Error::DType {
+        op: "set_state",
+        message,
+        site: Site::current(),
+    })
+}
+
 /// The number of steps in a saved state.
 fn saved_steps(saved: &Tensor) -> Result<u64> {
     // What f64 counts one by one; no training gets there, so more is a damaged state.
     const MOST: u64 = 1 << 53;
+    fits_dtype("steps", saved, DType::U64)?;
     match saved.to_vec::<u64>()?[..] {
         [steps] if steps <= MOST => Ok(steps),
         ref other => {
@@ -417,7 +489,22 @@ fn restore(state: &[(String, Tensor)], lists: &[(&str, &[Tensor])]) -> Result<()
     let mut updates = Vec::new();
     for (name, list) in lists {
         for (k, target) in list.iter().enumerate() {
-            updates.push((target, entry(state, &format!("{name}.{k}"))?));
+            let name = format!("{name}.{k}");
+            let saved = entry(state, &name)?;
+            if saved.shape() != target.shape() {
+                let (shape, needed) = (saved.shape(), target.shape());
+                let message = format!(
+                    "the entry {name} has shape {shape}, and parameter {k} needs {needed}; the \
+                     state is another optimiser's"
+                );
+                return Err(Error::Shape {
+                    op: "set_state",
+                    message,
+                    site: Site::current(),
+                });
+            }
+            fits_dtype(&name, saved, target.dtype())?;
+            updates.push((target, saved));
         }
     }
     Tensor::assign_all(&updates, &[] as &[Tensor])

@@ -302,7 +302,9 @@ impl Layout {
         if span.is_none() {
             return Err(no_sense("strides beyond all memory".into()));
         }
-        let start = usize::try_from(raw.byte_offset).ok();
+        // The way to an address is a difference of addresses, too.
+        let start = isize::try_from(raw.byte_offset).ok();
+        let start = start.map(isize::unsigned_abs);
         let start = start.and_then(|offset| raw.data.addr().checked_add(offset));
         let Some(start) = start else {
             return Err(no_sense(format!("an offset of {} bytes", raw.byte_offset)));
