@@ -359,13 +359,6 @@ impl PyTensor {
         self.number(py, "float")?.extract()
     }
 
-    /// Where the functions of `numpy.ma` look for an operand's elements. They would go on to
-    /// compute with NumPy, and fail at the dtype with a text that says nothing.
-    #[getter]
-    fn _data(&self, py: Python<'_>) -> PyResult<()> {
-        Err(type_error(py, "numpy", MASKED.into()))
-    }
-
     /// The single element of an integer tensor, where Python asks for an integer.
     fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         if !self.tensor.dtype().is_int() {
@@ -377,10 +370,6 @@ impl PyTensor {
         self.number(py, "index")
     }
 }
-
-/// Why tensors and masked arrays do not go together.
-const MASKED: &str = "a masked array has elements without a value and can't stand beside a tensor; \
-                      give them one with a.filled(value), or pass a.data to ignore the mask";
 
 /// Other names of methods, where NumPy, PyTorch or tinygrad have one and agree on what it means.
 const ALIASES: &[(&str, &str)] = &[
