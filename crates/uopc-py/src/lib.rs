@@ -13,6 +13,7 @@
 mod command;
 mod composite;
 mod convert;
+mod data;
 mod dtype;
 mod error;
 mod fork;
@@ -43,5 +44,6 @@ fn _uopc(m: &Bound<'_, PyModule>) -> PyResult<()> {
     kernelize::register(m)?;
     nn::register(m)?;
     interop::register(m)?;
+    data::register(m)?;
     Ok(())
 }

@@ -9,13 +9,16 @@ import pytest
 
 import uopc
 import uopc.composite
+import uopc.data
 import uopc.gradient
+import uopc.io
 import uopc.kernelize
 import uopc.nn
 import uopc.tensor
 import uopc.uop
 
 MODULES = [uopc, uopc.tensor, uopc.uop, uopc.composite, uopc.kernelize, uopc.gradient, uopc.nn]
+MODULES += [uopc.data, uopc.io]
 
 
 def public(names):

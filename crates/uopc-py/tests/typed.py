@@ -313,6 +313,24 @@ def train() -> float:
     return float(loss)
 
 
+def data_and_files() -> List[Tensor]:
+    (x, y), (test_x, test_y) = uopc.data.digits()
+    assert_type(x, Tensor)
+    generator = uopc.Generator(0)
+    made = [generator.uniform(2, low=-1.0, dtype="f64"), generator.randn(2, 3)]
+    assert_type(generator.below(3), int)
+    assert len(generator.permutation(5)) == 5
+    try:
+        uopc.data.idx("no-images", "no-labels")
+    except OSError:
+        pass
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "t.safetensors")
+        uopc.io.save(path, {"x": made[0]})
+        made += uopc.io.load(path).values()
+    return [*made, x, y, test_x, test_y]
+
+
 def main() -> int:
     """Runs everything, and computes all of it; the number of tensors."""
     a = create()
@@ -320,7 +338,7 @@ def main() -> int:
     i, j = Tensor([[5, -3], [7, 2]]), Tensor([[2, 2], [-3, 5]])
     describe(a)
     found = elementwise(a, b, i, j, a > b) + movement(a) + reductions(a, i) + parts(a)
-    found += [in_place(b * 1, i * 1), *derivatives()]
+    found += [in_place(b * 1, i * 1), *derivatives(), *data_and_files()]
     Tensor.realize_all(found)
     grad = gradients(a)
     assert grad is not None

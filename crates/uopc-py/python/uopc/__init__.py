@@ -10,13 +10,14 @@ are asked for. What stands in the modules:
 
 - ``uopc.Tensor``, ``uopc.no_grad``, the dtypes (``uopc.f32`` and so on), ``from_numpy``,
   ``from_dlpack``: what programs use
-- ``uopc.nn``: layers, losses, optimisers
+- ``uopc.nn``: layers, losses, optimisers; ``uopc.data``: data sets; ``uopc.io``: files of tensors
 - ``uopc.uop``, ``uopc.composite``, ``uopc.gradient``, ``uopc.kernelize``: the graphs behind the
   tensors, their gradients, and the kernels they become
 """
 
 from ._uopc import (
     DType,
+    Generator,
     __version__,
     bf16,
     bfloat16,
@@ -47,16 +48,18 @@ from ._uopc import (
     uint64,
 )
 from .tensor import Tensor, no_grad
-from . import composite, gradient, kernelize, nn, uop
+from . import composite, data, gradient, io, kernelize, nn, uop
 
 __all__ = [
     "DType",
+    "Generator",
     "Tensor",
     "__version__",
     "bf16",
     "bfloat16",
     "bool_",
     "composite",
+    "data",
     "f16",
     "f32",
     "f64",
@@ -74,6 +77,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "io",
     "kernelize",
     "nn",
     "no_grad",

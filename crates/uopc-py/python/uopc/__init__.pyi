@@ -5,7 +5,9 @@ import numpy.typing as npt
 from typing_extensions import TypeAlias
 
 from . import composite as composite
+from . import data as data
 from . import gradient as gradient
+from . import io as io
 from . import kernelize as kernelize
 from . import nn as nn
 from . import uop as uop
@@ -14,12 +16,14 @@ from .tensor import no_grad as no_grad
 
 __all__ = [
     "DType",
+    "Generator",
     "Tensor",
     "__version__",
     "bf16",
     "bfloat16",
     "bool_",
     "composite",
+    "data",
     "f16",
     "f32",
     "f64",
@@ -37,6 +41,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "io",
     "kernelize",
     "nn",
     "no_grad",
@@ -71,6 +76,20 @@ class DType:
     def __eq__(self, other: object, /) -> _bool: ...
     def __hash__(self) -> _int: ...
     def __reduce__(self) -> Any: ...
+
+@final
+class Generator:
+    def __new__(cls, seed: _int) -> Generator: ...
+    def uniform(
+        self,
+        *shape: Any,
+        low: float = 0.0,
+        high: float = 1.0,
+        dtype: Optional[_DTypeLike] = None,
+    ) -> Tensor: ...
+    def randn(self, *shape: Any, dtype: Optional[_DTypeLike] = None) -> Tensor: ...
+    def below(self, n: _int) -> _int: ...
+    def permutation(self, n: _int) -> list[_int]: ...
 
 bf16: Final[DType]
 bfloat16: Final[DType]
