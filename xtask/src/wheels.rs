@@ -148,12 +148,14 @@ fn pytest(python: &Path) -> Result<(usize, usize)> {
     Ok(counts)
 }
 
-/// Reads pytest's closing line: `1 failed, 310 passed, 2 skipped in 31.20s`.
+/// Reads pytest's closing line: `1 failed, 310 passed, 2 skipped in 131.20s (0:02:11)`.
 fn count(text: &str) -> (usize, usize) {
-    let closing = text
-        .lines()
-        .rev()
-        .find(|line| line.contains(" in ") && line.ends_with('s'));
+    let is_closing = |line: &&str| {
+        let counts = line.split_once(" in ").map_or("", |(counts, _)| counts);
+        let mut parts = counts.split(", ").map(|part| part.split_once(' '));
+        parts.all(|part| part.is_some_and(|(n, _)| n.parse::<usize>().is_ok()))
+    };
+    let closing = text.lines().rev().find(is_closing);
     let words: Vec<&str> = closing.unwrap_or("").split([' ', ',']).collect();
     let before = |names: &[&str]| -> usize {
         let pairs = words.windows(2).filter(|pair| names.contains(&pair[1]));
@@ -171,6 +173,8 @@ mod tests {
         let text = "....F\n1 failed, 310 passed, 2 skipped, 1 error in 31.20s\n";
         assert_eq!(count(text), (310, 2));
         assert_eq!(count("12 passed in 0.31s\n"), (12, 0));
+        let long = "==\n2098 passed, 3 skipped in 142.68s (0:02:22)\n";
+        assert_eq!(count(long), (2098, 0));
         assert_eq!(count("no tests ran\n"), (0, 0));
     }
 }

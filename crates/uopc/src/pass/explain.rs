@@ -32,8 +32,8 @@ pub fn cost(loops: &LoopGraph) -> Cost {
 }
 
 /// About how many steps a launch takes, for guesses of its time: each statement's store, loads and
-/// operations of any dtype times the extents of its loops. Operations of many instructions count
-/// as [`SLOW`] steps. What a compiler moves out of a loop or does in vectors is counted in full.
+/// operations of any dtype times the extents of its loops. An operation of many instructions counts
+/// for several. What a compiler moves out of a loop or does in vectors is counted in full.
 pub fn steps(loops: &LoopGraph) -> u64 {
     let each = loops.statements().iter().map(|end| {
         let extents = end.src()[1..].iter().map(extent);
