@@ -238,8 +238,10 @@ plain_functions! {
     /// The absolute value, with derivative 0 at 0; the least integer is its own.
     abs = formulas::abs;
     /// x where it is positive, else 0; the derivative at 0 is 0.
-    relu = |x| UOp::full(Scalar::zero(x.dtype()), x.shape())?.cmplt(x)?
-        .where_(x, &UOp::full(Scalar::zero(x.dtype()), x.shape())?);
+    relu = |x| {
+        let zero = UOp::full(Scalar::zero(x.dtype()), x.shape())?;
+        zero.cmplt(x)?.where_(x, &zero)
+    };
     /// x * x.
     square = |x| x.mul(x);
     /// Rounds a float towards zero.
