@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use uopc::data::{Labelled, digits, idx};
+use uopc::data::{digits, idx};
 use uopc::tensor::Generator;
-use uopc::{DType, Result, Tensor};
+use uopc::{DType, Tensor};
 
 use crate::convert::{Whole, Wholes};
 use crate::dtype::AnyDType;
-use crate::error::exception;
 use crate::run::compute;
 use crate::tensor::{PyTensor, shape_error};
 
@@ -103,11 +102,8 @@ impl PyGenerator {
     }
 }
 
+/// Images and their labels.
 type Pair = (PyTensor, PyTensor);
-
-fn pair(data: &Labelled) -> Result<(Tensor, Tensor)> {
-    data.all()
-}
 
 /// The handwritten digits that come with the package: ((images, labels), (images, labels)), for
 /// training and for the test.
@@ -122,7 +118,7 @@ fn pair(data: &Labelled) -> Result<(Tensor, Tensor)> {
 fn load_digits(py: Python<'_>) -> PyResult<(Pair, Pair)> {
     let (train, test) = compute(py, || {
         let digits = digits::load()?;
-        Ok((pair(&digits.train)?, pair(&digits.test)?))
+        Ok((digits.train.all()?, digits.test.all()?))
     })?;
     let wrap = |(x, y): (Tensor, Tensor)| (x.into(), y.into());
     Ok((wrap(train), wrap(test)))
@@ -139,8 +135,7 @@ fn load_digits(py: Python<'_>) -> PyResult<(Pair, Pair)> {
 /// OSError: no-such-images: ...
 #[pyfunction(name = "idx")]
 fn load_idx(py: Python<'_>, images: PathBuf, labels: PathBuf) -> PyResult<Pair> {
-    let data = py.detach(|| idx::load(images, labels)).map_err(exception)?;
-    let (x, y) = compute(py, || pair(&data))?;
+    let (x, y) = compute(py, || idx::load(images, labels)?.all())?;
     Ok((x.into(), y.into()))
 }
 

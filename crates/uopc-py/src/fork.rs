@@ -3,7 +3,8 @@
 //!
 //! Threads that hold the interpreter's lock while they are in the library can't be there when
 //! another one forks, which takes that lock. Threads that compute without it are counted here;
-//! a fork waits until there are none, and new ones wait for the fork.
+//! a fork waits until there are none, and new ones wait for the fork. It waits as well for what
+//! such a thread has left to a helper when a signal took it away.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -11,6 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use uopc::runtime::interrupt::wait_for_abandoned;
 
 /// What threads without the interpreter's lock do.
 struct Threads {
@@ -89,6 +91,10 @@ fn before_fork(py: Python<'_>) {
         threads.forking += 1;
         while threads.computing > own {
             threads = wait(&ENDED, threads);
+        }
+        // In the middle of its own computation, the thread would wait for its own helper.
+        if own == 0 {
+            wait_for_abandoned();
         }
         FORKING.set(Some(threads));
     });

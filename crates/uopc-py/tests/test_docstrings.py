@@ -17,8 +17,17 @@ import uopc.nn
 import uopc.tensor
 import uopc.uop
 
-MODULES = [uopc, uopc.tensor, uopc.uop, uopc.composite, uopc.kernelize, uopc.gradient, uopc.nn]
-MODULES += [uopc.data, uopc.io]
+MODULES = [
+    uopc,
+    uopc.composite,
+    uopc.data,
+    uopc.gradient,
+    uopc.io,
+    uopc.kernelize,
+    uopc.nn,
+    uopc.tensor,
+    uopc.uop,
+]
 
 
 def public(names):

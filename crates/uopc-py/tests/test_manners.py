@@ -302,6 +302,36 @@ def test_a_handler_that_does_not_raise_does_not_stop_anything(tmp_path):
     assert run(code, tmp_path) == "{3}\n"
 
 
+@unix
+def test_a_fork_after_ctrl_c_in_a_long_compilation(tmp_path):
+    """What is left of the compilation goes on in the background and takes locks of the process."""
+    code = """
+        import os, signal, warnings
+        from uopc import Tensor
+        warnings.simplefilter("ignore", DeprecationWarning)
+        t = Tensor([1.0, 2.0])
+        for k in range(8000):
+            t = t * 1.5 + 1.0
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.03)
+            t.realize()
+            print("not interrupted")
+        except KeyboardInterrupt:
+            pass
+        for n in range(1, 6):
+            child = os.fork()
+            if child == 0:
+                x = Tensor.ones(n)
+                for k in range(200):
+                    x = x * 0.5 + k
+                os._exit(0 if x.shape == (n,) and (Tensor.ones(n) * 2).sum().item() == 2 * n else 1)
+            assert os.waitpid(child, 0)[1] == 0
+        print("ok")
+    """
+    assert run(code, tmp_path) == "ok\n"
+
+
 # ---- notices ----
 
 

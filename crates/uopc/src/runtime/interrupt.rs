@@ -12,9 +12,9 @@
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
 use std::panic::resume_unwind;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Condvar, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -233,10 +233,51 @@ pub fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'stati
     let work = Arc::new(Mutex::new(Some(work)));
     let theirs = work.clone();
     let take = |shared: &Mutex<Option<_>>| shared.lock().take().expect("taken once");
-    match Helper::start(move || take(&theirs)()) {
+    let busy = Busy::new();
+    let helped = move || {
+        // Dropped after the work and all that it owned.
+        let _busy = busy;
+        take(&theirs)()
+    };
+    match Helper::start(helped) {
         Ok(helper) => helper.wait(),
         // Without a thread to be had, the work is done to its end before anyone can leave.
         Err(_) => take(&work)(),
+    }
+}
+
+/// How many helpers do the work of [`aside`], and a signal for when there are fewer. A lock of the
+/// standard library, as that of a process that forks must not depend on other threads.
+static BUSY: (std::sync::Mutex<usize>, Condvar) = (std::sync::Mutex::new(0), Condvar::new());
+
+/// Counts a helper while it lives.
+struct Busy;
+
+impl Busy {
+    fn new() -> Busy {
+        *busy() += 1;
+        Busy
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        *busy() -= 1;
+        BUSY.1.notify_all();
+    }
+}
+
+fn busy() -> std::sync::MutexGuard<'static, usize> {
+    // The number is right also after a panic: nothing can fail between its changes.
+    BUSY.0.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until no work of [`aside`] goes on that its caller has left. It takes locks of the whole
+/// process, so who forks waits for it, while nobody begins anything.
+pub fn wait_for_abandoned() {
+    let mut helpers = busy();
+    while *helpers > 0 {
+        helpers = BUSY.1.wait(helpers).unwrap_or_else(PoisonError::into_inner);
     }
 }
 
