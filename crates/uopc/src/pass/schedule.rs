@@ -8,6 +8,8 @@
 //! Cost:     linear in the sizes of all statements.
 //! Example:  tests/golden/schedule/elementwise.uir
 
+pub mod affine;
+pub mod contract;
 pub mod nest;
 
 use crate::error::Result;
@@ -21,7 +23,7 @@ use nest::Nest;
 /// # Errors
 /// Never for a verified graph.
 pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
-    let nest = Nest::of(loops);
-    let _ = machine;
+    let mut nest = Nest::of(loops);
+    contract::contractions(&mut nest, machine)?;
     nest.build()
 }
