@@ -23,22 +23,21 @@ pub fn conv2d(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
 
 /// An axis of extent n as two, (k, n - k + 1), whose element (i, j) is element i + j.
 ///
-/// The axis is repeated k times and read in rows of n + 1, so that each row begins one later than
-/// the row above it.
+/// The axis is repeated k + 1 times and read in rows of n + 1, so that each row begins one later
+/// than the row above it. Nothing is padded: it stays a view.
 fn windows(x: &Tensor, axis: usize, k: usize) -> Result<Tensor> {
     let n = x.shape()[axis];
     let (before, after) = (&x.shape()[..axis], &x.shape()[axis + 1..]);
     let around = |middle: &[usize]| [before, middle, after].concat();
-    let mut padding = vec![(0, 0); x.rank()];
-    padding[axis] = (0, k);
-    let mut bounds: Vec<(usize, usize)> = around(&[k, n]).iter().map(|&d| (0, d)).collect();
-    bounds[axis + 1] = (0, n - k + 1);
+    let whole = |middle: &[usize]| -> Vec<(usize, usize)> {
+        around(middle).iter().map(|&d| (0, d)).collect()
+    };
     x.reshape(around(&[1, n]))?
-        .expand(around(&[k, n]))?
-        .reshape(around(&[k * n]))?
-        .pad(padding)?
+        .expand(around(&[k + 1, n]))?
+        .reshape(around(&[(k + 1) * n]))?
+        .shrink(whole(&[k * (n + 1)]))?
         .reshape(around(&[k, n + 1]))?
-        .shrink(bounds)
+        .shrink(whole(&[k, n - k + 1]))
 }
 
 /// The largest element of each square of 2 by 2: (B, C, H, W), H and W even.
