@@ -29,10 +29,10 @@ use crate::pass;
 use crate::pass::explain::steps;
 use crate::pass::memory::{MemoryPlan, plan_memory};
 use crate::pass::pipeline::{self, Lowered};
-use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::Ready;
+use crate::runtime::pool::IDLE_LIMIT;
 use crate::runtime::{Code, Device, Pool, Storage, interrupt};
 
 use interp_device::InterpDevice;

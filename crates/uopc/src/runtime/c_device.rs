@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::ir::form::Program;
 
 /// Scratch arguments begin at multiples of this many bytes.
-const SCRATCH_ALIGNMENT: usize = super::buffer::ALIGNMENT;
+const SCRATCH_ALIGNMENT: usize = super::pool::ALIGNMENT;
 
 /// Compiles through C.
 pub struct CDevice {

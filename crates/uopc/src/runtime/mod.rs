@@ -5,6 +5,7 @@
 //! runtime does not know where launches come from; [`crate::compile`] brings them together with
 //! the passes.
 
+pub mod pool;
 pub mod buffer;
 pub mod cache;
 pub mod team;
@@ -13,7 +14,8 @@ pub mod c_device;
 pub mod executor;
 pub mod interrupt;
 
-pub use buffer::{Element, Memory, Place, Pool, Storage};
+pub use buffer::{Element, Memory, Place, Storage};
+pub use pool::Pool;
 
 use std::sync::Arc;
 
