@@ -29,10 +29,10 @@ use crate::pass;
 use crate::pass::explain::steps;
 use crate::pass::memory::{MemoryPlan, plan_memory};
 use crate::pass::pipeline::{self, Lowered};
-use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::Ready;
+use crate::runtime::pool::IDLE_LIMIT;
 use crate::runtime::{Code, Device, Pool, Storage, interrupt};
 
 use interp_device::InterpDevice;
@@ -343,7 +343,10 @@ fn device(settings: &Settings, pool: Arc<Pool>) -> Result<Box<dyn Device>> {
     };
     let search = debug::search_path();
     match CDevice::new(settings.cc.as_deref(), &search, cache, pool.clone()) {
-        Ok(device) => Ok(Box::new(device)),
+        Ok(device) => Ok(match settings.threads {
+            Some(threads) => Box::new(device.with_threads(threads)),
+            None => Box::new(device),
+        }),
         Err(why) if settings.device == DeviceChoice::Auto => {
             log::warn!(
                 "no C compiler: {why}; the interpreter runs everything, which is much slower; \

@@ -66,6 +66,9 @@ pub enum Argument {
     Scratch {
         /// Its size.
         bytes: usize,
+        /// Whether each of the team's threads has memory of its own, of that size rounded up to
+        /// 64 bytes, one after the other.
+        per_worker: bool,
     },
 }
 
@@ -109,7 +112,10 @@ pub fn kernel(program: &Program) -> Kernel {
     for (name, dtype, n) in &c.scratch {
         parameters.push(format!("{}* restrict {name}", c_type(*dtype)));
         let bytes = n.saturating_mul(dtype.size());
-        arguments.push(Argument::Scratch { bytes });
+        arguments.push(Argument::Scratch {
+            bytes,
+            per_worker: false,
+        });
     }
     let list = match parameters.is_empty() {
         true => "void".to_string(),

@@ -12,7 +12,8 @@ use crate::ir::form::Program;
 pub struct Unit {
     /// The file's content.
     pub text: String,
-    /// The exported functions `void entry(void** args)`, one for each different kernel.
+    /// The exported functions `void entry(void** args, struct uopc_team* team)`, one for each
+    /// different kernel.
     pub entries: Vec<String>,
     /// For each program its entry, by position in `entries`.
     pub entry_of: Vec<usize>,
@@ -23,7 +24,7 @@ pub struct Unit {
 /// Words that a function can't be called: C's own, and functions that compilers call unasked.
 const RESERVED: &str = " auto break case char const continue default do double else enum extern \
     float for goto if inline int long main register restrict return short signed sizeof static \
-    struct switch typedef union unsigned void volatile while asm typeof EXPORT args \
+    struct switch typedef union unsigned void volatile while asm typeof EXPORT args team \
     memcpy memmove memset memcmp fma fmaf sqrt sqrtf trunc truncf copysign copysignf abort ";
 
 /// Renders the programs of a plan as one file. Kernels that are equal but for their names are
@@ -59,14 +60,15 @@ pub fn render_unit(programs: &[&Program]) -> Unit {
             .collect();
         writeln!(
             calls,
-            "EXPORT void {entry}(void** args) {{ {name}({}); }}",
+            "EXPORT void {entry}(void** args, struct uopc_team* team) {{ {name}({}); }}",
             args.join(", ")
         )
         .expect("a string takes all text");
         entries.push(entry);
     }
     if !entries.is_empty() {
-        text.push_str("\n#define EXPORT __attribute__((visibility(\"default\")))\n");
+        text.push_str("\nstruct uopc_team;\n");
+        text.push_str("#define EXPORT __attribute__((visibility(\"default\")))\n");
         text.push_str(&calls);
     }
     let arguments = kernels.into_iter().map(|k| k.arguments).collect();
