@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::machine::Machine;
 
 /// One environment variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +125,8 @@ pub struct Settings {
     pub fuel: Option<u64>,
     /// `UOPC_SCHEDULE`.
     pub schedule: Schedule,
+    /// What schedules are made for: this machine, whatever the environment says.
+    pub machine: Machine,
     /// `UOPC_DEVICE`.
     pub device: DeviceChoice,
     /// `CC`.
@@ -145,6 +148,7 @@ impl Default for Settings {
             disable: BTreeSet::new(),
             fuel: None,
             schedule: Schedule::Default,
+            machine: Machine::native(),
             device: DeviceChoice::Auto,
             cc: None,
             cache_dir: None,
