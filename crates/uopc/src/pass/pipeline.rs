@@ -1,8 +1,12 @@
 //! The pipeline from a shape graph to launches, one straight list, and the reason for each place.
 
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
 use crate::debug::{Schedule, Settings};
 use crate::error::Result;
-use crate::ir::form::{BufferIndex, LoopGraph, Plan, Program, ShapeGraph};
+use crate::ir::form::{BufferIndex, Kernel, LoopGraph, Plan, Program, ShapeGraph};
 use crate::ir::visit::Graph;
 use crate::ir::{Op, UOp};
 
@@ -60,37 +64,20 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
     let Kernelized { plan, buffer_of } =
         passes.run("kernelize", &simple, || kernelize(&simple, name))?;
 
-    let mut launches = Vec::with_capacity(plan.kernels.len());
+    // Layers that are alike have kernels whose bodies are one node: each is lowered once.
+    let mut launches: Vec<Launch> = Vec::with_capacity(plan.kernels.len());
+    let mut known: FxHashMap<(&[UOp], Vec<u32>, &str), usize> = FxHashMap::default();
     for kernel in &plan.kernels {
-        // Loops make movement into index arithmetic, which shape rules could not see.
-        let loops = passes.run("rangeify", kernel, || rangeify(kernel))?;
-
-        // Index arithmetic collapses, gates become constants, and products that no fold reads
-        // any more may be computed ahead.
-        let loops = passes.run("simplify_loops", &loops, || {
-            simplify_loops(&loops, settings)
-        })?;
-
-        // Layout comes when index arithmetic is plain enough to be analysed; what it splits and
-        // packs is simplified again.
-        let loops = match settings.schedule {
-            Schedule::Plain => loops,
-            Schedule::Default => {
-                let laid_out = passes.run("schedule", &loops, || {
-                    match settings.disable.contains("schedule") {
-                        true => Ok(loops.clone()),
-                        false => schedule(&loops, &settings.machine),
-                    }
-                })?;
-                passes.run("simplify_loops", &laid_out, || {
-                    simplify_loops(&laid_out, settings)
-                })?
+        let outs = kernel.outs.iter().map(|&(slot, _)| slot).collect();
+        let equal = known.entry((kernel.body.roots(), outs, &kernel.name));
+        let launch = match equal {
+            Entry::Occupied(earlier) => launches[*earlier.get()].clone(),
+            Entry::Vacant(new) => {
+                new.insert(launches.len());
+                launch(kernel, &mut passes, settings)?
             }
         };
-
-        // Names and order come last, when nothing is rewritten any more.
-        let program = passes.run("linearize", &loops, || linearize(&loops))?;
-        launches.push(Launch { loops, program });
+        launches.push(launch);
     }
     passes.end();
     let homes = homes(graph, &unmarked, &stripped, &simplified, |u| {
@@ -101,6 +88,39 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
         launches,
         homes,
     })
+}
+
+/// Lowers one kernel.
+fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<Launch> {
+    // Loops make movement into index arithmetic, which shape rules could not see.
+    let loops = passes.run("rangeify", kernel, || rangeify(kernel))?;
+
+    // Index arithmetic collapses, gates become constants, and products that no fold reads any more
+    // may be computed ahead.
+    let loops = passes.run("simplify_loops", &loops, || {
+        simplify_loops(&loops, settings)
+    })?;
+
+    // Layout comes when index arithmetic is plain enough to be analysed; what it splits and packs is
+    // simplified again.
+    let loops = match settings.schedule {
+        Schedule::Plain => loops,
+        Schedule::Default => {
+            let laid_out = passes.run("schedule", &loops, || {
+                match settings.disable.contains("schedule") {
+                    true => Ok(loops.clone()),
+                    false => schedule(&loops, &settings.machine),
+                }
+            })?;
+            passes.run("simplify_loops", &laid_out, || {
+                simplify_loops(&laid_out, settings)
+            })?
+        }
+    };
+
+    // Names and order come last, when nothing is rewritten any more.
+    let program = passes.run("linearize", &loops, || linearize(&loops))?;
+    Ok(Launch { loops, program })
 }
 
 /// Follows each node of the original graph through the passes to the buffer that holds it.
