@@ -43,7 +43,7 @@ variables! {
     UOPC_VERIFY: "0 or 1", "1 in debug builds, else 0",
         "check plans, too, after the pass that makes them; all other forms are always checked";
     UOPC_TIME: "0 or 1", "0",
-        "report the time that each pass took";
+        "report the time that each pass took, one line a pass for each plan";
     UOPC_TRACE: "a folder", "none",
         "write one JSON line for each rule that fires: the rule, the node before and after";
     UOPC_DISABLE: "rule or pass names, separated by commas", "none",
