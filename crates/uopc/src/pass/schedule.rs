@@ -8,7 +8,10 @@
 //! Cost:     linear in the sizes of all statements.
 //! Example:  tests/golden/schedule/elementwise.uir
 
+pub mod affine;
+pub mod depend;
 pub mod nest;
+pub mod rewrite;
 
 use crate::error::Result;
 use crate::ir::form::LoopGraph;
