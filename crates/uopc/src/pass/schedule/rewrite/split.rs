@@ -7,8 +7,8 @@ use crate::error::Result;
 use crate::ir::op::{Exec, Space};
 use crate::ir::visit::Graph;
 use crate::ir::{DType, Op, UOp};
-use crate::pass::schedule::depend::extent_names;
-use crate::pass::schedule::nest::{Nest, exec_of, extent_of, is_range};
+use crate::pass::schedule::depend::{accesses, extent_names};
+use crate::pass::schedule::nest::{Nest, exec_of, extent_of, is_range, ranges_of};
 
 /// What becomes of the iterations after the last whole piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,9 @@ pub struct Split {
 }
 
 /// Splits a range into pieces of `size` in all statements that list it.
+///
+/// With [`Tail::Gate`] a false gate also means that a combining store does not combine; scratch
+/// memory of an iteration's own is written all the same.
 ///
 /// Iterations keep their order, so this is legal for every constant extent. The loops run as the
 /// old one did, except that the pieces of a thread range run serially inside, and of a vector
@@ -67,6 +70,7 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
     }
     let peeled = tail == Tail::Peel && !exact;
     require(!peeled || pieces > 0, "there is no whole piece")?;
+    let own = own_scratch(nest, range);
     let (mut rest, mut rest_range) = (Vec::new(), None);
     if peeled {
         (rest, rest_range) = peel(nest, range, pieces * size, n - pieces * size)?;
@@ -81,7 +85,8 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
     let whole = outer.mul(&UOp::int(size as i64, dtype))?.add(&inner)?;
     for k in users {
         if let Some(n) = bound {
-            gate(nest, k, range, &whole, n)?;
+            let stores = !own.contains(&nest.statements[k].memory);
+            gate(nest, k, range, &whole, n, stores)?;
         }
         replace(nest, k, range, &whole, &[outer.clone(), inner.clone()])?;
     }
@@ -111,8 +116,30 @@ pub(super) fn replace(
     Ok(())
 }
 
-/// Gates the store, and every load whose element depends on the range, by `whole < n`.
-fn gate(nest: &mut Nest, k: usize, range: &UOp, whole: &UOp, n: usize) -> Result<()> {
+/// Scratch memory that lives in an iteration of the range and is not indexed by it. It may be
+/// written in iterations that do not exist: nothing outside sees it, and what they read is 0.
+fn own_scratch(nest: &Nest, range: &UOp) -> Vec<UOp> {
+    let mut own = nest.locals();
+    own.retain(|local| {
+        let indexed = |k: usize| {
+            let all = accesses(&nest.statements[k], local);
+            all.into_iter().any(|a| ranges_of(&a.index).contains(range))
+        };
+        nest.scope(local).contains(range) && !nest.naming(local).into_iter().any(indexed)
+    });
+    own
+}
+
+/// Gates every load whose element depends on the range by `whole < n`, and the store if that is
+/// wanted.
+fn gate(
+    nest: &mut Nest,
+    k: usize,
+    range: &UOp,
+    whole: &UOp,
+    n: usize,
+    stores: bool,
+) -> Result<()> {
     let bound = whole.cmplt(&UOp::int(n as i64, whole.dtype()))?;
     let s = &mut nest.statements[k];
     let roots = s.roots();
@@ -135,10 +162,11 @@ fn gate(nest: &mut Nest, k: usize, range: &UOp, whole: &UOp, n: usize) -> Result
     let values = s.values.len();
     s.index = new[0].clone();
     s.values = new[1..=values].iter().cloned().collect();
-    s.gate = Some(match new.get(1 + values) {
-        Some(gate) => gate.and(&bound)?,
-        None => bound,
-    });
+    s.gate = match new.get(1 + values) {
+        Some(gate) if stores => Some(gate.and(&bound)?),
+        None if stores => Some(bound),
+        old => old.cloned(),
+    };
     Ok(())
 }
 
