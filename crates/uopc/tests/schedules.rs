@@ -276,7 +276,10 @@ fn each_rewrite_keeps_every_bit() {
     }
     for kind in KINDS {
         let times = made.get(&kind).copied().unwrap_or(0);
-        assert!(times > 40, "{kind:?} was legal only {times} times: {made:?}");
+        assert!(
+            times > 40,
+            "{kind:?} was legal only {times} times: {made:?}"
+        );
     }
 }
 
@@ -300,12 +303,16 @@ fn a_sum_in_another_order_is_noticed_and_refused() {
         %12 = end %11
         %13 = sink %8, %12";
     let parsed = uopc::ir::parse::parse(text, "test").unwrap_or_else(|e| panic!("{e}"));
-    let loops = verify::loop_graph("test", parsed.roots[0].clone()).unwrap_or_else(|e| panic!("{e}"));
+    let loops =
+        verify::loop_graph("test", parsed.roots[0].clone()).unwrap_or_else(|e| panic!("{e}"));
     let mut nest = Nest::of(&loops);
     let mut order = nest.statements[0].ranges.clone();
     order.reverse();
     let refused = rewrite::reorder(&mut nest, 0, &order);
-    assert!(matches!(refused, Err(Refusal::Illegal("it combines in order"))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(Refusal::Illegal("it combines in order"))),
+        "{refused:?}"
+    );
     nest.statements[0].ranges = order;
     let wrong = nest.build().unwrap_or_else(|e| panic!("{e}"));
     let values: Vec<f64> = (0..12).map(|k| 1.0 / (k as f64 - 5.5)).collect();

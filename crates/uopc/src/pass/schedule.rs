@@ -9,9 +9,11 @@
 //! Example:  tests/golden/schedule/elementwise.uir
 
 pub mod affine;
+pub mod contract;
 pub mod depend;
 pub mod nest;
 pub mod rewrite;
+pub mod strides;
 
 use crate::error::Result;
 use crate::ir::form::LoopGraph;
@@ -24,7 +26,7 @@ use nest::Nest;
 /// # Errors
 /// Never for a verified graph.
 pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
-    let nest = Nest::of(loops);
-    let _ = machine;
+    let mut nest = Nest::of(loops);
+    contract::contractions(&mut nest, machine)?;
     nest.build()
 }

@@ -113,7 +113,11 @@ pub fn rewritten(
         let (line, why) = line.split_once(" because ").unwrap_or((line, ""));
         match apply(&mut nest.clone(), line)? {
             Err(Refusal::Illegal(found)) if found == why => {}
-            other => return Err(format!("{line}: expected a refusal, '{why}', found {other:?}")),
+            other => {
+                return Err(format!(
+                    "{line}: expected a refusal, '{why}', found {other:?}"
+                ));
+            }
         }
     }
     nest.build().map_err(|e| e.to_string())

@@ -1,117 +1,118 @@
-//! An index as a sum: loop counters times strides, and a constant (elsewhere: affine expression).
+//! Index expressions as sums of ranges times constants, and the simplification of what schedules
+//! build.
 
-use smallvec::SmallVec;
+use std::sync::LazyLock;
+
+use rustc_hash::FxHashMap;
 
 use super::nest::{is_range, ranges_of};
 use crate::error::Result;
-use crate::ir::{DType, Op, UOp};
+use crate::ir::visit::{substitute, toposort};
+use crate::ir::{Op, UOp};
+use crate::rewrite::{Limits, RuleSet, rewrite};
+use crate::rules;
 
-/// How many nodes of a sum are looked at; a larger one counts as a single opaque term.
-const VISITS: usize = 256;
-
-/// `sum of term * factor + constant`, in the order written. Terms are loop counters and whatever
-/// is no sum itself. Factors wrap like the dtype of the index does.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Affine {
-    /// Terms with their factors, none of which is 0.
-    pub terms: SmallVec<[(UOp, i64); 6]>,
-    /// What is left.
-    pub constant: i64,
+/// By how much an index grows when the range does by one; `None` if it does not grow evenly.
+pub fn stride(index: &UOp, range: &UOp) -> Option<i64> {
+    let mut known: FxHashMap<UOp, Option<i64>> = FxHashMap::default();
+    for u in toposort(std::slice::from_ref(index)) {
+        let of = |k: usize| known[&u.src()[k]];
+        let found = match u.op() {
+            _ if u == *range => Some(1),
+            Op::Range { .. } | Op::Const(_) => Some(0),
+            Op::Add => of(0).zip(of(1)).map(|(a, b)| a + b),
+            Op::Mul => match (u.src()[0].op(), u.src()[1].op()) {
+                (_, Op::Const(c)) => of(0).map(|a| a * c.as_i128() as i64),
+                (Op::Const(c), _) => of(1).map(|a| a * c.as_i128() as i64),
+                _ => (0..2).all(|k| of(k) == Some(0)).then_some(0),
+            },
+            _ => (0..u.src().len()).all(|k| of(k) == Some(0)).then_some(0),
+        };
+        known.insert(u, found);
+    }
+    known[index]
 }
 
-impl Affine {
-    /// Takes an integer expression apart.
-    pub fn of(u: &UOp) -> Affine {
-        let mut sum = Affine::default();
-        let mut pending: SmallVec<[(&UOp, i64); 8]> = SmallVec::from_elem((u, 1), 1);
-        let mut visits = 0;
-        while let Some((v, factor)) = pending.pop() {
-            visits += 1;
-            if visits > VISITS {
-                return Affine {
-                    terms: SmallVec::from_elem((u.clone(), 1), 1),
-                    constant: 0,
-                };
-            }
-            match (v.op(), v.src()) {
-                (Op::Const(value), _) => {
-                    let value = factor.wrapping_mul(value.as_i128() as i64);
-                    sum.constant = sum.constant.wrapping_add(value);
-                }
-                (Op::Add, [a, b]) => pending.extend([(b, factor), (a, factor)]),
-                (Op::Mul, [a, b]) => match (constant_of(a), constant_of(b)) {
-                    (_, Some(c)) => pending.push((a, factor.wrapping_mul(c))),
-                    (Some(c), _) => pending.push((b, factor.wrapping_mul(c))),
-                    _ => sum.push(v, factor),
-                },
-                _ => sum.push(v, factor),
-            }
-        }
-        sum.terms.retain(|(_, factor)| *factor != 0);
-        sum
-    }
-
-    fn push(&mut self, u: &UOp, factor: i64) {
-        match self.terms.iter_mut().find(|(x, _)| x == u) {
-            Some((_, k)) => *k = k.wrapping_add(factor),
-            None => self.terms.push((u.clone(), factor)),
-        }
-    }
-
-    /// Adds `u * factor`.
-    pub fn add(&mut self, u: &UOp, factor: i64) {
-        self.push(u, factor);
-        self.terms.retain(|(_, factor)| *factor != 0);
-    }
-
-    /// Takes a term out; its factor, or 0.
-    pub fn take(&mut self, u: &UOp) -> i64 {
-        match self.terms.iter().position(|(x, _)| x == u) {
-            Some(k) => self.terms.remove(k).1,
-            None => 0,
-        }
-    }
-
-    /// By how much the index grows with a loop counter; `None` if that is no constant.
-    pub fn stride(&self, range: &UOp) -> Option<i64> {
-        let mut stride = 0;
-        for (term, factor) in &self.terms {
-            if term == range {
-                stride = *factor;
-            } else if !is_range(term) && ranges_of(term).contains(range) {
-                return None;
-            }
-        }
-        Some(stride)
-    }
-
-    /// The expression.
-    ///
-    /// # Errors
-    /// Never for terms of one integer dtype.
-    pub fn build(&self, dtype: DType) -> Result<UOp> {
-        let mut sum: Option<UOp> = None;
-        for (term, factor) in &self.terms {
-            let scaled = match factor {
-                1 => term.clone(),
-                _ => term.mul(&UOp::int(*factor, dtype))?,
-            };
-            sum = Some(match sum {
-                Some(sum) => sum.add(&scaled)?,
-                None => scaled,
-            });
-        }
-        match sum {
-            Some(sum) if self.constant == 0 => Ok(sum),
-            Some(sum) => sum.add(&UOp::int(self.constant, dtype)),
-            None => Ok(UOp::int(self.constant, dtype)),
-        }
-    }
+/// The strides along a range of all loads below a value, of its gates' absence: `None` where a
+/// load does not move evenly.
+pub fn load_strides(value: &UOp, range: &UOp) -> Vec<Option<i64>> {
+    let nodes = toposort(std::slice::from_ref(value));
+    let loads = nodes.iter().filter(|u| matches!(u.op(), Op::Load));
+    loads.map(|u| stride(&u.src()[1], range)).collect()
 }
 
-fn constant_of(u: &UOp) -> Option<i64> {
-    match u.op() {
-        Op::Const(value) => Some(value.as_i128() as i64),
-        _ => None,
+/// Expressions in normal form.
+///
+/// # Errors
+/// Never for well-typed expressions.
+pub fn simplify(roots: &[UOp]) -> Result<Vec<UOp>> {
+    static RULES: LazyLock<RuleSet> = LazyLock::new(rules::scalar_rules);
+    Ok(rewrite(roots, &RULES, &Limits::default(), None)?.roots)
+}
+
+/// Expressions with nodes replaced, in normal form.
+///
+/// # Errors
+/// When a consumer does not accept a replacement.
+pub fn replaced(roots: &[UOp], replace: &FxHashMap<UOp, UOp>) -> Result<Vec<UOp>> {
+    simplify(&substitute(roots, replace)?)
+}
+
+/// The index in a row-major shape of a position, as [`UOp`]s; the first digit is not bounded.
+///
+/// # Errors
+/// Never for a position of an index dtype.
+pub fn digits(flat: &UOp, extents: &[usize]) -> Result<Vec<UOp>> {
+    let constant = |n: usize| UOp::int(n as i64, flat.dtype());
+    let mut digits = Vec::with_capacity(extents.len());
+    let mut below: usize = extents.iter().product();
+    for (k, &extent) in extents.iter().enumerate() {
+        below /= extent;
+        let mut digit = flat.clone();
+        if below > 1 {
+            digit = digit.floordiv(&constant(below))?;
+        }
+        if k > 0 {
+            digit = digit.floormod(&constant(extent))?;
+        }
+        digits.push(digit);
     }
+    Ok(digits)
+}
+
+/// `a * n + b`.
+///
+/// # Errors
+/// Never for index dtypes.
+pub fn linear(a: &UOp, n: usize, b: &UOp) -> Result<UOp> {
+    a.mul(&UOp::int(n as i64, a.dtype()))?.add(b)
+}
+
+/// The value with every load below it gated, beside the gate it has; `except` stays as it is.
+///
+/// # Errors
+/// Never for a bool.
+pub fn gated(value: &UOp, gate: &UOp, except: Option<&UOp>) -> Result<UOp> {
+    let mut new: FxHashMap<UOp, UOp> = FxHashMap::default();
+    for u in toposort(std::slice::from_ref(value)) {
+        if is_range(&u) || Some(&u) == except {
+            new.insert(u.clone(), u);
+            continue;
+        }
+        let src: Vec<UOp> = u.src().iter().map(|s| new[s].clone()).collect();
+        let made = match u.op() {
+            Op::Load => {
+                let both = src.get(2).map_or(Ok(gate.clone()), |g| g.and(gate))?;
+                src[0].load(&src[1], Some(&both))?
+            }
+            _ => u.with_src(&src)?,
+        };
+        new.insert(u, made);
+    }
+    Ok(new[value].clone())
+}
+
+/// Whether an expression names a range.
+pub fn names(u: &UOp, range: &UOp) -> bool {
+    ranges_of(u).contains(range)
 }

@@ -5,8 +5,8 @@
 
 use smallvec::SmallVec;
 
-use super::affine::Affine;
 use super::nest::{Nest, Statement, is_range, ranges_of};
+use super::strides::Affine;
 use crate::ir::bounds::Bounds;
 use crate::ir::op::{Combine, Space};
 use crate::ir::visit::toposort;
@@ -202,7 +202,8 @@ impl Nest {
         for (k, s) in self.statements.iter().enumerate() {
             for (depth, range) in s.ranges.iter().enumerate() {
                 if let Some(before) = last.insert(range, k)
-                    && (before + 1 != k || common(&self.statements[before].ranges, &s.ranges) <= depth)
+                    && (before + 1 != k
+                        || common(&self.statements[before].ranges, &s.ranges) <= depth)
                 {
                     return false;
                 }

@@ -34,7 +34,10 @@ pub fn expand(nest: &mut Nest, local: &UOp, ranges: &[UOp], axis: Axis) -> Outco
     for r in ranges {
         require(scope.contains(r), "it outlives an iteration of the range")?;
         let unrolled = matches!(exec_of(r), Exec::Unroll | Exec::Vector);
-        require(unrolled || space != Space::Reg, "registers need an unrolled range")?;
+        require(
+            unrolled || space != Space::Reg,
+            "registers need an unrolled range",
+        )?;
         let extent = extent_of(r).ok_or(Refusal::Illegal("the extent is no constant"))?;
         copies = copies.saturating_mul(extent);
     }
@@ -46,7 +49,11 @@ pub fn expand(nest: &mut Nest, local: &UOp, ranges: &[UOp], axis: Axis) -> Outco
         for (k, r) in ranges.iter().enumerate() {
             let extent = extent_of(r).unwrap_or(1);
             let r = in_dtype(r, index.dtype())?;
-            copy = if k == 0 { r } else { plus(&times(&copy, extent)?, &r)? };
+            copy = if k == 0 {
+                r
+            } else {
+                plus(&times(&copy, extent)?, &r)?
+            };
         }
         match axis {
             Axis::Major => plus(&times(&copy, n)?, index),
@@ -91,7 +98,10 @@ pub fn set_space(nest: &mut Nest, local: &UOp, space: Space) -> Outcome<UOp> {
         Space::Arena => threads.len() > 1 || threads == [None],
         Space::Reg | Space::Cache => threads.len() <= 1,
     };
-    require(fits, "memory of all threads lives outside, that of one inside")?;
+    require(
+        fits,
+        "memory of all threads lives outside, that of one inside",
+    )?;
     let moved = nest.local(space, local.dtype(), n);
     move_accesses(nest, local, &moved, |index| Ok(index.clone()))?;
     Ok(moved)
@@ -134,35 +144,59 @@ pub fn privatise(nest: &mut Nest, k: usize, ranges: &[UOp]) -> Outcome<Vec<usize
     let s = nest.statements[k].clone();
     require(!is_ordered(&s), "the order of the reduction matters")?;
     let Some(space) = space_of(&s.memory) else {
-        return Err(Refusal::Illegal("partial results are kept of scratch memory"));
+        return Err(Refusal::Illegal(
+            "partial results are kept of scratch memory",
+        ));
     };
     let reads = s.loads().iter().any(|l| l.src()[0] == s.memory);
     require(!reads, "it reads what it combines into")?;
     let named = ranges_of(&s.index);
     let mut copies: usize = 1;
     for r in ranges {
-        require(s.ranges.contains(r) && !named.contains(r), "it is not reduced over")?;
+        require(
+            s.ranges.contains(r) && !named.contains(r),
+            "it is not reduced over",
+        )?;
         let unrolled = matches!(exec_of(r), Exec::Unroll | Exec::Vector);
-        require(unrolled || space != Space::Reg, "registers need an unrolled range")?;
+        require(
+            unrolled || space != Space::Reg,
+            "registers need an unrolled range",
+        )?;
         copies *= extent_of(r).ok_or(Refusal::Illegal("the extent is no constant"))?;
     }
-    require(copies.is_power_of_two() && copies > 1, "halves need a power of two")?;
+    require(
+        copies.is_power_of_two() && copies > 1,
+        "halves need a power of two",
+    )?;
     let scope = nest.scope(&s.memory);
     let reduced = |r: &UOp| scope.contains(r) && ranges.contains(r);
-    require(!s.ranges.iter().any(reduced), "it lives in an iteration of the range")?;
+    require(
+        !s.ranges.iter().any(reduced),
+        "it lives in an iteration of the range",
+    )?;
     // Partial results live where the memory does, and what joins them has loops of its own
     // inside, one for each axis of the memory.
     let mut axes: FxHashMap<UOp, UOp> = FxHashMap::default();
     let mut inner: Vec<UOp> = Vec::new();
-    for r in s.ranges.iter().filter(|r| named.contains(*r) && !scope.contains(r)) {
+    for r in s
+        .ranges
+        .iter()
+        .filter(|r| named.contains(*r) && !scope.contains(r))
+    {
         let extent = extent_of(r).ok_or(Refusal::Illegal("the extent is no constant"))?;
-        let exec = if exec_of(r) == Exec::Vector { Exec::Unroll } else { exec_of(r) };
+        let exec = if exec_of(r) == Exec::Vector {
+            Exec::Unroll
+        } else {
+            exec_of(r)
+        };
         let axis = nest.count(extent, r.dtype(), exec)?;
         inner.push(axis.clone());
         axes.insert(r.clone(), axis);
     }
     let Op::Local { n, .. } = *s.memory.op() else {
-        return Err(Refusal::Illegal("partial results are kept of scratch memory"));
+        return Err(Refusal::Illegal(
+            "partial results are kept of scratch memory",
+        ));
     };
     let dtype = s.index.dtype();
     let partial = nest.local(space, s.memory.dtype(), n * copies);
@@ -213,7 +247,9 @@ pub fn privatise(nest: &mut Nest, k: usize, ranges: &[UOp]) -> Outcome<Vec<usize
         let early = memories(&nest.statements[after]).contains(&s.memory);
         if early {
             nest.statements[k] = s;
-            return Err(Refusal::Illegal("it is read in a loop that it is reduced in"));
+            return Err(Refusal::Illegal(
+                "it is read in a loop that it is reduced in",
+            ));
         }
         after += 1;
     }
@@ -248,4 +284,3 @@ fn plus(a: &UOp, b: &UOp) -> crate::Result<UOp> {
         _ => a.add(b),
     }
 }
-

@@ -7,9 +7,9 @@ use super::split::replace;
 use super::{Outcome, Refusal, attempt, require};
 use crate::ir::visit::{Graph, substitute};
 use crate::ir::{DType, Op, UOp};
-use crate::pass::schedule::affine::Affine;
 use crate::pass::schedule::depend::extent_names;
 use crate::pass::schedule::nest::{Nest, exec_of, extent_of, is_range};
+use crate::pass::schedule::strides::Affine;
 
 /// Makes one loop of a range and the one right inside it, in all statements that list them.
 ///
@@ -32,7 +32,10 @@ pub fn merge(nest: &mut Nest, outer: &UOp, inner: &UOp) -> Outcome<UOp> {
     for &k in &users {
         let ranges = &nest.statements[k].ranges;
         let at = ranges.iter().position(|r| r == outer).unwrap_or(0);
-        require(ranges.get(at + 1) == Some(inner), "one is right inside the other")?;
+        require(
+            ranges.get(at + 1) == Some(inner),
+            "one is right inside the other",
+        )?;
         let depends = |r: &UOp| extent_names(r, outer) || extent_names(r, inner);
         require(!ranges.iter().any(depends), "an extent depends on them")?;
     }

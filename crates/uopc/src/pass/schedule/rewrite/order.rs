@@ -106,7 +106,10 @@ pub fn fission(nest: &mut Nest, range: &UOp, at: usize) -> Outcome<UOp> {
             && after.iter().any(|k| named.contains(k))
     };
     let threads = torn.iter().any(|r| exec_of(r) == Exec::Thread);
-    require(!threads || !nest.locals().iter().any(crosses), "a thread's memory would be shared")?;
+    require(
+        !threads || !nest.locals().iter().any(crosses),
+        "a thread's memory would be shared",
+    )?;
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
     for r in &torn {
         let extent = crate::ir::visit::substitute(&r.src()[..1], &map)?;
@@ -200,7 +203,11 @@ pub fn inward(nest: &mut Nest, range: &UOp, exec: Exec, axis: Axis) -> Outcome<V
         let inner = users.iter().flat_map(|&k| &nest.statements[k].ranges);
         let depends = inner.into_iter().any(|r| extent_names(r, range));
         require(!depends, "a loop inside depends on it")?;
-        let kind = if exec == Exec::Serial { Exec::Serial } else { Exec::Unroll };
+        let kind = if exec == Exec::Serial {
+            Exec::Serial
+        } else {
+            Exec::Unroll
+        };
         let range = set_exec(nest, range, kind)?;
         for local in nest.locals() {
             if nest.scope(&local).contains(&range) && nest.naming(&local).len() > 1 {
@@ -244,7 +251,10 @@ pub fn set_exec(nest: &mut Nest, range: &UOp, exec: Exec) -> Outcome<UOp> {
         _ => return Err(super::Refusal::Illegal("only loops run")),
     };
     let n = extent_of(range);
-    require(exec == Exec::Serial || n.is_some(), "its extent is no constant")?;
+    require(
+        exec == Exec::Serial || n.is_some(),
+        "its extent is no constant",
+    )?;
     match exec {
         Exec::Serial => {}
         Exec::Unroll => {
@@ -252,20 +262,34 @@ pub fn set_exec(nest: &mut Nest, range: &UOp, exec: Exec) -> Outcome<UOp> {
                 let inside = nest.statements[k].ranges.iter().skip_while(|r| *r != range);
                 inside.skip(1).any(|r| exec_of(r) == Exec::Thread)
             };
-            require(!users.iter().any(|&k| around(k)), "there are threads inside")?;
+            require(
+                !users.iter().any(|&k| around(k)),
+                "there are threads inside",
+            )?;
         }
         Exec::Vector => {
             let lanes = n.unwrap_or(0);
             let fits = lanes.is_power_of_two() && lanes <= MOST_LANES;
             require(fits, "lanes are a power of two, at most 64")?;
-            require(users.len() == 1, "each statement has a vector range of its own")?;
+            require(
+                users.len() == 1,
+                "each statement has a vector range of its own",
+            )?;
             let s = &nest.statements[users[0]];
-            require(s.ranges.last() == Some(range), "a vector range is innermost")?;
+            require(
+                s.ranges.last() == Some(range),
+                "a vector range is innermost",
+            )?;
             let fixed = &s.ranges[..s.ranges.len() - 1];
             let over = s.combine == Combine::Set || lanes > 1;
             let own = accesses(s, &s.memory);
-            let apart = own.iter().all(|a| independent(&s.index, &a.index, range, fixed));
-            require(!over || keyed(&s.index, range, fixed), "lanes write one element")?;
+            let apart = own
+                .iter()
+                .all(|a| independent(&s.index, &a.index, range, fixed));
+            require(
+                !over || keyed(&s.index, range, fixed),
+                "lanes write one element",
+            )?;
             require(apart, "a lane reads what another writes")?;
         }
         Exec::Thread => {
@@ -283,7 +307,10 @@ pub fn set_exec(nest: &mut Nest, range: &UOp, exec: Exec) -> Outcome<UOp> {
                 let named = nest.naming(&local).iter().any(|k| users.contains(k));
                 let arena = space_of(&local) == Some(Space::Arena);
                 let fits = !named || inside != arena;
-                require(fits, "memory of all threads lives outside, that of one inside")?;
+                require(
+                    fits,
+                    "memory of all threads lives outside, that of one inside",
+                )?;
             }
         }
     }

@@ -132,14 +132,7 @@ fn own_scratch(nest: &Nest, range: &UOp) -> Vec<UOp> {
 
 /// Gates every load whose element depends on the range by `whole < n`, and the store if that is
 /// wanted.
-fn gate(
-    nest: &mut Nest,
-    k: usize,
-    range: &UOp,
-    whole: &UOp,
-    n: usize,
-    stores: bool,
-) -> Result<()> {
+fn gate(nest: &mut Nest, k: usize, range: &UOp, whole: &UOp, n: usize, stores: bool) -> Result<()> {
     let bound = whole.cmplt(&UOp::int(n as i64, whole.dtype()))?;
     let s = &mut nest.statements[k];
     let roots = s.roots();
