@@ -270,7 +270,7 @@ pub fn set_exec(nest: &mut Nest, range: &UOp, exec: Exec) -> Outcome<UOp> {
         Exec::Vector => {
             let lanes = n.unwrap_or(0);
             let fits = lanes.is_power_of_two() && lanes <= MOST_LANES;
-            require(fits, "lanes are a power of two, at most 64")?;
+            require(fits, "lanes are a power of two up to 64")?;
             require(
                 users.len() == 1,
                 "each statement has a vector range of its own",
