@@ -3,6 +3,7 @@
 pub mod prelude;
 pub mod record;
 pub mod scalar;
+pub mod vector;
 pub mod render;
 pub mod unit;
 pub mod toolchain;
