@@ -11,7 +11,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::render::{NAME, Renderer, restrict};
 use super::scalar::{bare, c_type};
-use super::vector::vector_type;
+use super::vector::{self, vector_type};
 use crate::ir::affine::{Linear, is_exact};
 use crate::ir::op::Op;
 use crate::ir::{DType, UOp};
@@ -240,7 +240,7 @@ impl Renderer<'_> {
     pub(super) fn fence(&mut self) {
         let frame = self.frame();
         if frame.streams && !frame.is_nest() {
-            let (text, helpers) = super::vector::fence();
+            let (text, helpers) = vector::fence();
             self.helpers.extend(helpers);
             self.line(&format!("{text};"));
         }
@@ -309,6 +309,22 @@ impl Renderer<'_> {
         };
         self.frame().given.push(given);
         value
+    }
+
+    /// Scratch that the kernel gets from its caller and a thread loop's body from the kernel.
+    pub(super) fn give_scratch(&mut self, name: &str, dtype: DType) {
+        self.frame().given.push(Given {
+            c_type: format!("{}*", c_type(dtype)),
+            qualifier: " restrict",
+            name: name.into(),
+            value: name.into(),
+            memory: None,
+        });
+    }
+
+    /// What a sum is for the function around this one.
+    pub(super) fn outside_sum(&mut self, sum: &Linear) -> String {
+        self.outside(|c| c.sum(sum))
     }
 
     /// The parameter of a nest for a value outside.

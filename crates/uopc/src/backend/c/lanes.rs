@@ -70,6 +70,11 @@ impl Lanes {
         None
     }
 
+    /// Whether no loop is vector code.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// Whether the range is that of a vector loop.
     pub(super) fn has(&self, range: &UOp) -> bool {
         self.ranges.contains_key(range)

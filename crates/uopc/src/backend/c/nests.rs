@@ -10,9 +10,10 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lanes::Lanes;
 use super::registers::Layout;
+use super::render::STACK_LIMIT;
 use super::steps::{Block, Step, closers, loads};
 use crate::ir::UOp;
-use crate::ir::op::{Combine, Exec, Op};
+use crate::ir::op::{Combine, Exec, Op, Space};
 use crate::ir::visit::toposort;
 
 /// Marks the nests that become functions of their own.
@@ -237,6 +238,16 @@ fn stands_alone(
     for step in body {
         match step {
             Step::Declare(memory, _) => {
+                let Op::Local {
+                    space, dtype, n, ..
+                } = *memory.op()
+                else {
+                    return false;
+                };
+                // The caller of the kernel provides it.
+                if space == Space::Arena || n.saturating_mul(dtype.size()) > STACK_LIMIT {
+                    return false;
+                }
                 declared.insert(memory.clone());
             }
             Step::Let(u) => {

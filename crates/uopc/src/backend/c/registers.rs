@@ -10,6 +10,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lanes::Lanes;
+use super::render::STACK_LIMIT;
 use super::steps::{Block, Step, accesses, constant};
 use crate::ir::affine::{Linear, coefficient};
 use crate::ir::bounds::Bounds;
@@ -92,7 +93,7 @@ pub(super) fn layouts(
 ) -> FxHashMap<UOp, Layout> {
     let mut layouts = FxHashMap::default();
     for (memory, accesses) in accesses(steps) {
-        let Op::Local { n, .. } = *memory.op() else {
+        let Op::Local { n, dtype, .. } = *memory.op() else {
             continue;
         };
         let indices = accesses.iter().map(|(_, u)| &u.src()[1]);
@@ -105,7 +106,9 @@ pub(super) fn layouts(
         let fits = |run: &Option<Run>| {
             run.is_some_and(|run| run.lanes == widest && run.first % widest == 0)
         };
-        let alike = in_registers(&memory) && n % widest == 0 && runs.iter().all(fits);
+        let small = n.saturating_mul(dtype.size()) <= STACK_LIMIT;
+        let alike = (n == 1 || in_registers(&memory)) && small && n % widest == 0;
+        let alike = alike && runs.iter().all(fits);
         let layout = match alike {
             true => Layout::Variables(widest),
             false => Layout::Array(widest),

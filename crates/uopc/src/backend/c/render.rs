@@ -236,7 +236,7 @@ fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<
         layouts,
         bounds,
         streamed: streamed(program),
-        fused: fused_memory(program),
+        fused: fused_memory(&steps),
         parts: String::new(),
         contexts: 0,
         ranges: 0,
@@ -418,26 +418,28 @@ impl Renderer<'_> {
 
     /// The name of a range in the function that opens its loop.
     pub(super) fn counter(&mut self, range: &UOp) -> String {
-        let number = match self.frame().kind {
-            Kind::Nest => &mut self.frames[self.at].ranges,
-            Kind::Kernel | Kind::Part { .. } => &mut self.ranges,
-        };
-        let fresh = *number;
-        if let Some(name) = self.frames[self.at].counters.get(range) {
+        if let Some(name) = self.frame().counters.get(range) {
             return name.clone();
         }
+        let is_nest = matches!(self.frame().kind, Kind::Nest);
+        let number = match is_nest {
+            true => &mut self.frames[self.at].ranges,
+            false => &mut self.ranges,
+        };
+        let name = format!("ridx{number}");
         *number += 1;
-        let name = format!("ridx{fresh}");
-        self.frame().counters.insert(range.clone(), name.clone());
-        self.frame().introduced.insert(range.clone());
+        let frame = self.frame();
+        frame.counters.insert(range.clone(), name.clone());
+        frame.introduced.insert(range.clone());
         name
     }
 
     /// The number of the next scratch memory of the function.
     pub(super) fn next_local(&mut self) -> usize {
-        let number = match self.frame().kind {
-            Kind::Nest => &mut self.frames[self.at].locals,
-            Kind::Kernel | Kind::Part { .. } => &mut self.locals,
+        let is_nest = matches!(self.frame().kind, Kind::Nest);
+        let number = match is_nest {
+            true => &mut self.frames[self.at].locals,
+            false => &mut self.locals,
         };
         *number += 1;
         *number - 1
@@ -476,14 +478,16 @@ fn streamed(program: &Program) -> FxHashSet<UOp> {
     streamed
 }
 
-/// Memory of the program that may hold the result of a fused multiply-add.
-fn fused_memory(program: &Program) -> FxHashSet<UOp> {
+/// Memory that may hold the result of a fused multiply-add.
+fn fused_memory(steps: &[Step]) -> FxHashSet<UOp> {
     let mut fused = FxHashSet::default();
     // Each round follows copies one memory further.
     loop {
         let before = fused.len();
-        for u in program.instructions() {
-            if let Op::Store { combine, .. } = u.op() {
+        for step in steps {
+            if let Step::Store(u) = step
+                && let Op::Store { combine, .. } = u.op()
+            {
                 let copied = *combine == Combine::Set && is_fused(&u.src()[2], &fused);
                 if *combine == Combine::MulAcc || copied {
                     fused.insert(u.src()[0].clone());

@@ -97,7 +97,7 @@ impl Renderer<'_> {
     }
 
     /// The text of a vector operation; its helpers are noted.
-    pub(super) fn take(&mut self, (text, helpers): vector::Text) -> String {
+    pub(super) fn take(&mut self, (text, helpers): vector::Spelled) -> String {
         self.helpers.extend(helpers);
         text
     }
