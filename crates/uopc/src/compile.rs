@@ -343,7 +343,10 @@ fn device(settings: &Settings, pool: Arc<Pool>) -> Result<Box<dyn Device>> {
     };
     let search = debug::search_path();
     match CDevice::new(settings.cc.as_deref(), &search, cache, pool.clone()) {
-        Ok(device) => Ok(Box::new(device)),
+        Ok(device) => Ok(match settings.threads {
+            Some(threads) => Box::new(device.with_threads(threads)),
+            None => Box::new(device),
+        }),
         Err(why) if settings.device == DeviceChoice::Auto => {
             log::warn!(
                 "no C compiler: {why}; the interpreter runs everything, which is much slower; \

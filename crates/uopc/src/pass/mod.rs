@@ -7,6 +7,7 @@ pub mod linearize;
 pub mod memory;
 pub mod pipeline;
 pub mod rangeify;
+pub mod schedule;
 pub mod simplify;
 pub mod strip_detach;
 
@@ -61,6 +62,12 @@ pub const PASSES: &[PassInfo] = &[
     PassInfo {
         name: "simplify_loops",
         description: "apply the scalar and index rules until none fires",
+        takes: "loop graph",
+        gives: "loop graph",
+    },
+    PassInfo {
+        name: "schedule",
+        description: "lay loops out for the machine: split, tile, vectorise, pack, share among threads",
         takes: "loop graph",
         gives: "loop graph",
     },

@@ -1,6 +1,6 @@
 //! The pipeline from a shape graph to launches, one straight list, and the reason for each place.
 
-use crate::debug::Settings;
+use crate::debug::{Schedule, Settings};
 use crate::error::Result;
 use crate::ir::form::{BufferIndex, LoopGraph, Plan, Program, ShapeGraph};
 use crate::ir::visit::Graph;
@@ -9,6 +9,7 @@ use crate::ir::{Op, UOp};
 use super::kernelize::{Kernelized, kernelize};
 use super::linearize::linearize;
 use super::rangeify::rangeify;
+use super::schedule::schedule;
 use super::simplify::{simplify_loops, simplify_shapes};
 use super::step;
 use super::strip_detach::strip_detach;
@@ -67,6 +68,23 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
         let loops = step("simplify_loops", settings, &loops, || {
             simplify_loops(&loops, settings)
         })?;
+
+        // Layout comes when index arithmetic is plain enough to be analysed; what it splits and
+        // packs is simplified again.
+        let loops = match settings.schedule {
+            Schedule::Plain => loops,
+            Schedule::Default => {
+                let laid_out = step("schedule", settings, &loops, || {
+                    match settings.disable.contains("schedule") {
+                        true => Ok(loops.clone()),
+                        false => schedule(&loops, &settings.machine),
+                    }
+                })?;
+                step("simplify_loops", settings, &laid_out, || {
+                    simplify_loops(&laid_out, settings)
+                })?
+            }
+        };
 
         // Names and order come last, when nothing is rewritten any more.
         let program = step("linearize", settings, &loops, || linearize(&loops))?;

@@ -7,6 +7,7 @@
 
 pub mod buffer;
 pub mod cache;
+pub mod team;
 pub mod library;
 pub mod c_device;
 pub mod executor;
@@ -73,7 +74,7 @@ pub trait Executable: Send + Sync {
     /// The parameters that a launch takes, by ascending slot.
     fn parameters(&self, launch: usize) -> &[Parameter];
 
-    /// Bytes of scratch memory that a launch takes while it runs.
+    /// Bytes of scratch memory that a launch takes while it runs, for all threads.
     fn scratch(&self, launch: usize) -> usize;
 
     /// Runs a launch to its end on these arguments, one for each of

@@ -33,7 +33,7 @@ struct uopc_team {
 /// Words that a function can't be called: C's own, and functions that compilers call unasked.
 const RESERVED: &str = " auto break case char const continue default do double else enum extern \
     float for goto if inline int long main register restrict return short signed sizeof static \
-    struct switch typedef union unsigned void volatile while asm typeof EXPORT args \
+    struct switch typedef union unsigned void volatile while asm typeof EXPORT args team \
     memcpy memmove memset memcmp fma fmaf sqrt sqrtf trunc truncf copysign copysignf abort ";
 
 /// Renders the programs of a plan as one file. Kernels that are equal but for their names are
