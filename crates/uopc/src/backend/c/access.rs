@@ -4,9 +4,11 @@
 //! lane, else one of elements at equal distances or at any places. Lanes whose condition is false
 //! neither read nor write.
 
+use rustc_hash::FxHashSet;
+
 use super::fold::Folder;
 use super::frame::Kind;
-use super::registers::{Layout, run};
+use super::registers::{Layout, Run, run};
 use super::render::{Renderer, STACK_LIMIT, Scratch};
 use super::scalar::{bare, c_type, literal};
 use super::share::conjuncts;
@@ -71,9 +73,9 @@ impl Renderer<'_> {
             name
         } else {
             let name = format!("acc{number}");
-            let aligned = match layout {
-                Layout::Array(2..) => " __attribute__((aligned(64)))",
-                Layout::Array(_) | Layout::Variables(_) => "",
+            let aligned = match self.wide && n * dtype.size() >= 64 {
+                true => " __attribute__((aligned(64)))",
+                false => "",
             };
             self.line(&format!("{} {name}[{n}]{aligned};", c_type(dtype)));
             name
@@ -157,6 +159,17 @@ impl Renderer<'_> {
     // ---- names ----
 
     pub(super) fn named_value(&mut self, u: &UOp) {
+        // Most integers are named for indices, which look through names.
+        if self.wide && !u.dtype().is_float() && !matches!(u.src()[0].op(), Op::Load) {
+            self.frame().introduced.insert(u.clone());
+            self.frame().postpone(u);
+            return;
+        }
+        self.write_name(u);
+    }
+
+    /// Writes the line that computes a named value.
+    pub(super) fn write_name(&mut self, u: &UOp) {
         let value = &u.src()[0];
         let lanes = self.lanes.of(u);
         let (kind, text) = match value.op() {
@@ -174,9 +187,12 @@ impl Renderer<'_> {
         };
         let name = format!("{kind}{id}");
         let c_type = self.type_of(u.dtype(), lanes);
-        self.line(&format!("{c_type} {name} = {text};"));
-        self.frame().introduced.insert(u.clone());
-        self.frame().name(u, name);
+        let text = if self.wide { bare(&text) } else { &text };
+        let line = format!("{c_type} {name} = {text};");
+        let frame = self.frame();
+        frame.write_postponed(u, &line);
+        frame.introduced.insert(u.clone());
+        frame.name(u, name);
     }
 
     fn type_of(&mut self, dtype: DType, lanes: usize) -> String {
@@ -298,8 +314,10 @@ impl Renderer<'_> {
         if let Some(gate) = u.src().get(2) {
             conditions.push(self.expression(gate).to_string());
         }
-        // Where no lane computes, nothing is read.
-        if let Some((mask, lanes)) = self.mask(None) {
+        // Where no lane computes, nothing is read that may not be there.
+        if let Some((mask, lanes)) = self.mask(&[])
+            && !self.is_inside(&u.src()[0], &u.src()[1], 1)
+        {
             let any = VectorHelper::new(VectorKind::Any, DType::I32, lanes);
             let text = format!("{}({})", any.name(), bare(&mask));
             conditions.push(self.take((text, vec![any.into()])));
@@ -321,7 +339,6 @@ impl Renderer<'_> {
                 .partition(|u| self.lanes.of(u) > 1),
             None => (Vec::new(), Vec::new()),
         };
-        let gate = self.conjunction(&of_lanes, lanes);
         let place = self.place(&u.src()[0], &u.src()[1], lanes);
         let text = match place {
             Place::Variable(text) => {
@@ -329,7 +346,7 @@ impl Renderer<'_> {
                     1 => self.take(vector::splat(dtype, lanes, &text)),
                     _ => text,
                 };
-                match gate {
+                match self.conjunction(&of_lanes, lanes) {
                     Some(gate) => {
                         let zero = self.zero(dtype, lanes);
                         let sources = [DType::Bool, dtype, dtype];
@@ -340,7 +357,10 @@ impl Renderer<'_> {
                 }
             }
             place => {
-                let mask = self.mask(gate).map(|(mask, _)| mask);
+                let mask = match self.is_scratch_run(&u.src()[0], &u.src()[1], lanes) {
+                    true if of_lanes.is_empty() => None,
+                    _ => self.mask(&of_lanes).map(|(mask, _)| mask),
+                };
                 self.read(&place, dtype, lanes, mask.as_deref())
             }
         };
@@ -411,16 +431,37 @@ impl Renderer<'_> {
         }
     }
 
-    /// The lanes that compute here and for which the gate holds, and how many there are; `None` if
-    /// that is all of them.
-    fn mask(&mut self, gate: Option<String>) -> Option<(String, usize)> {
-        let conditions: Vec<UOp> = self.frame().masks.iter().flatten().cloned().collect();
-        let lanes = conditions.iter().map(|u| self.lanes.of(u)).max().unwrap_or(1);
-        let mask = self.conjunction(&conditions, lanes);
-        match (mask, gate) {
-            (Some(mask), Some(gate)) => Some((format!("({mask}&{gate})"), lanes)),
-            (mask, gate) => mask.or(gate).map(|mask| (mask, lanes)),
-        }
+    /// The lanes that compute here and for which the conditions hold, and how many there are; `None`
+    /// if that is all of them.
+    fn mask(&mut self, gate: &[UOp]) -> Option<(String, usize)> {
+        let mut conditions: Vec<UOp> = self.frame().masks.iter().flatten().cloned().collect();
+        conditions.extend(gate.iter().cloned());
+        let mut met = FxHashSet::default();
+        conditions.retain(|u| met.insert(u.clone()));
+        let lanes = conditions.iter().map(|u| self.lanes.of(u)).max()?;
+        let mask = self.conjunction(&conditions, lanes)?;
+        Some((mask, lanes))
+    }
+
+    /// Whether so many elements from an index on are in the memory for sure.
+    fn is_inside(&mut self, memory: &UOp, index: &UOp, lanes: usize) -> bool {
+        let n = match *memory.op() {
+            Op::Local { n, .. } | Op::Param { n, .. } => n,
+            _ => return false,
+        };
+        let index = self.bounds.of(index);
+        index.lo >= 0 && index.hi + (lanes as i128) <= n as i128
+    }
+
+    /// Whether the elements are known ones of scratch memory that only this thread has. They may be
+    /// read, and written as they were, whatever lanes compute.
+    fn is_scratch_run(&mut self, memory: &UOp, index: &UOp, lanes: usize) -> bool {
+        let Op::Local { n, space, .. } = *memory.op() else {
+            return false;
+        };
+        let run = run(index, &mut self.lanes, &mut self.bounds);
+        let inside = |run: Run| run.lanes == lanes && run.first + lanes <= n;
+        space != Space::Arena && run.is_some_and(inside)
     }
 
     // ---- stores ----
@@ -432,14 +473,18 @@ impl Renderer<'_> {
         let place = self.place(memory, index, lanes);
         let mask = match lanes {
             1 => None,
-            _ => self.mask(None).map(|(mask, _)| mask),
+            _ => self.mask(&[]).map(|(mask, _)| mask),
         };
+        let known = self.is_scratch_run(memory, index, lanes);
         let Op::Store { combine, .. } = *u.op() else {
             unreachable!("a store is a STORE");
         };
         let value = match lanes {
             1 => self.combined(u, combine, &place),
-            _ => self.combined_lanes(u, combine, &place, lanes, mask.as_deref()),
+            _ => {
+                let mask = mask.as_deref().filter(|_| !known);
+                self.combined_lanes(u, combine, &place, lanes, mask)
+            }
         };
         let text = match (&place, lanes, &mask) {
             (Place::Variable(name), 1, _) | (Place::Variable(name), _, None) => {
@@ -458,6 +503,14 @@ impl Renderer<'_> {
                 1,
                 _,
             ) => format!("{pointer}[{offset}] = {value}"),
+            // A register's lanes are chosen; a masked store would keep it in memory.
+            (place, _, Some(mask)) if known => {
+                let old = self.read(place, dtype, lanes, None);
+                let sources = [DType::Bool, dtype, dtype];
+                let args = [mask.as_str(), &value, &old];
+                let value = self.take(vector::call(&Op::Where, dtype, &sources, &args, lanes));
+                self.write(place, dtype, lanes, &value, None, false)
+            }
             (place, _, mask) => {
                 let streams = mask.is_none()
                     && self.streamed.contains(memory)

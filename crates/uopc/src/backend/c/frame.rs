@@ -19,9 +19,12 @@ use crate::ir::{DType, UOp};
 /// A function as far as it is written.
 pub(super) struct Frame {
     pub(super) kind: Kind,
-    pub(super) lines: String,
+    lines: Vec<String>,
     /// How many blocks are open in C.
     pub(super) depth: usize,
+    /// Names of integers whose lines are not written yet, see [`Frame::postpone`]: where, and how
+    /// deep.
+    postponed: FxHashMap<UOp, (usize, usize)>,
     /// What each value is called or spelled.
     pub(super) spelled: FxHashMap<UOp, std::rc::Rc<str>>,
     /// The counters of loops.
@@ -82,8 +85,9 @@ impl Frame {
     pub(super) fn new(kind: Kind) -> Frame {
         Frame {
             kind,
-            lines: String::new(),
+            lines: Vec::new(),
             depth: 0,
+            postponed: FxHashMap::default(),
             spelled: FxHashMap::default(),
             counters: FxHashMap::default(),
             introduced: FxHashSet::default(),
@@ -98,8 +102,39 @@ impl Frame {
     }
 
     pub(super) fn line(&mut self, text: &str) {
+        let line = self.indented(text);
+        self.lines.push(line);
+    }
+
+    fn indented(&self, text: &str) -> String {
         let indent = 2 * (self.depth + 1);
-        writeln!(self.lines, "{:indent$}{text}", "").expect("a string takes all text");
+        format!("{:indent$}{text}\n", "")
+    }
+
+    /// The lines together.
+    pub(super) fn text(&self) -> String {
+        self.lines.concat()
+    }
+
+    /// Keeps a place for the line of a name, which is written when the name is first used.
+    pub(super) fn postpone(&mut self, u: &UOp) {
+        self.postponed.insert(u.clone(), (self.lines.len(), self.depth));
+        self.lines.push(String::new());
+    }
+
+    /// Whether the line of a name is still to be written.
+    pub(super) fn is_postponed(&self, u: &UOp) -> bool {
+        self.postponed.contains_key(u)
+    }
+
+    /// Writes the line of a name at its place.
+    pub(super) fn write_postponed(&mut self, u: &UOp, text: &str) {
+        let Some((at, depth)) = self.postponed.remove(u) else {
+            return self.line(text);
+        };
+        let now = std::mem::replace(&mut self.depth, depth);
+        self.lines[at] = self.indented(text);
+        self.depth = now;
     }
 
     pub(super) fn close(&mut self) {
@@ -186,7 +221,7 @@ impl Renderer<'_> {
                 .expect("a string takes all text");
         }
         let values: Vec<&str> = frame.given.iter().map(|g| g.value.as_str()).collect();
-        let body = &frame.lines;
+        let body = frame.text();
         if values.is_empty() {
             write!(
                 self.parts,
@@ -228,7 +263,7 @@ impl Renderer<'_> {
             true => "void".to_string(),
             false => parameters.join(", "),
         };
-        let name = self.nests.name(format!("({list}) {{\n{}}}\n", frame.lines));
+        let name = self.nests.name(format!("({list}) {{\n{}}}\n", frame.text()));
         let values: Vec<&str> = frame.given.iter().map(|g| bare(&g.value)).collect();
         self.line(&format!("{name}({});", values.join(", ")));
         if frame.streams {

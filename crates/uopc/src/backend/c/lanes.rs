@@ -5,8 +5,6 @@
 //! from rounds that run in order: where one round reads what another writes, or where several write
 //! the same place.
 
-use std::collections::BTreeSet;
-
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fold::Folder;
@@ -82,20 +80,16 @@ impl Lanes {
 }
 
 /// Takes the loops away that become vector code. One of a single round is that round.
-pub(super) fn vectorise(steps: Vec<Step>, bounds: &mut Bounds, names: &mut u32) -> (Vec<Step>, Lanes) {
+pub(super) fn vectorise(steps: &[Step], bounds: &mut Bounds) -> (Vec<Step>, Lanes) {
     let mut lanes = Lanes::default();
-    let closers = closers(&steps);
+    let closers = closers(steps);
     let mut out = Vec::with_capacity(steps.len());
-    // Ends of loops that were taken away.
-    let mut dropped = BTreeSet::new();
     let mut at = 0;
     while at < steps.len() {
         let step = &steps[at];
-        let (here, end) = (at, closers[at]);
+        let end = closers[at];
+        let body = &steps[at + 1..end.max(at + 1)];
         at += 1;
-        if dropped.contains(&here) {
-            continue;
-        }
         let Step::Open(Block::Loop(range)) = step else {
             out.push(step.clone());
             continue;
@@ -106,17 +100,20 @@ pub(super) fn vectorise(steps: Vec<Step>, bounds: &mut Bounds, names: &mut u32) 
             } => constant(&range.src()[0]),
             _ => None,
         };
-        let body = &steps[at..end];
         match rounds {
             Some(1) => {
                 let first = UOp::constant(Scalar::zero(range.dtype()));
-                out.extend(copy(body, range, &first, names));
+                out.extend(copy(body, range, &first, None));
                 at = end + 1;
             }
             Some(n) if n > 1 && n <= MOST_LANES && n.count_ones() == 1 => {
                 if is_free_of_order(body, range, n, bounds) {
-                    lanes.ranges.insert(range.clone(), n as usize);
-                    dropped.insert(end);
+                    // Lanes are counted alike in all loops, so that they share what is alike.
+                    let same = |r: &&UOp| r.src() == range.src();
+                    let counter = lanes.ranges.keys().find(same).unwrap_or(range).clone();
+                    lanes.ranges.insert(counter.clone(), n as usize);
+                    out.extend(copy(body, range, &counter, None));
+                    at = end + 1;
                 } else {
                     out.push(step.clone());
                 }

@@ -184,7 +184,7 @@ pub fn kernel(program: &Program, nests: &mut Nests) -> Kernel {
         false => parameters.join(", "),
     };
     c.fence();
-    let body = c.frames.remove(0).lines;
+    let body = c.frames[0].text();
     Kernel {
         parts: c.parts,
         text: format!("({list}) {{\n{body}}}\n"),
@@ -211,7 +211,7 @@ fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<
     if !ranges.is_empty() {
         steps = steps::write_out(steps, &ranges, &mut names);
     }
-    let (mut steps, mut lanes) = vectorise(steps, &mut bounds, &mut names);
+    let (mut steps, mut lanes) = vectorise(&steps, &mut bounds);
     let threads = steps.iter().any(|step| match step {
         Step::Open(Block::Loop(range)) => is_thread(range),
         Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Open(_) | Step::Close => false,
@@ -383,7 +383,11 @@ impl Renderer<'_> {
         let conditional = !scalar.is_empty();
         if conditional {
             let text: Vec<_> = scalar.iter().map(|u| self.expression(u)).collect();
-            self.open(&format!("if ({}) {{", text.join(" && ")));
+            let text = match &text[..] {
+                [one] => bare(one).to_string(),
+                _ => text.join(" && "),
+            };
+            self.open(&format!("if ({text}) {{"));
         }
         let frame = self.frame();
         frame.masks.push(of_lanes);

@@ -167,7 +167,7 @@ pub(super) fn write_out(steps: Vec<Step>, ranges: &FxHashSet<UOp>, names: &mut u
         let body = take_body(&mut pending);
         for round in (0..rounds).rev() {
             let at = UOp::constant(Scalar::from_i128(range.dtype(), round));
-            let mut copy = copy(&body, range, &at, names);
+            let mut copy = copy(&body, range, &at, Some(names));
             copy.reverse();
             pending.extend(copy);
         }
@@ -199,8 +199,21 @@ fn take_body(pending: &mut Vec<Step>) -> Vec<Step> {
     body
 }
 
-/// The steps with a range at one of its values.
-pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, names: &mut u32) -> Vec<Step> {
+/// The steps with a range at one of its values, or as another range. If there will be several
+/// copies, `names` is the last number that is taken.
+pub(super) fn copy(
+    body: &[Step],
+    range: &UOp,
+    at: &UOp,
+    mut names: Option<&mut u32>,
+) -> Vec<Step> {
+    let mut number = |old: u32| match &mut names {
+        Some(last) => {
+            **last += 1;
+            **last
+        }
+        None => old,
+    };
     let mut folder = Folder::default();
     folder.set(range, at);
     let mut copied = Vec::with_capacity(body.len());
@@ -217,8 +230,7 @@ pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, names: &mut u32) -> Vec
         }
         match step {
             Step::Declare(memory, start) => {
-                *names += 1;
-                let made = renumbered(memory, *names);
+                let made = renumbered(memory, &mut number);
                 folder.set(memory, &made);
                 copied.push(Step::Declare(made, *start));
             }
@@ -228,8 +240,10 @@ pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, names: &mut u32) -> Vec
                     folder.set(u, &value);
                     continue;
                 }
-                *names += 1;
-                let op = Op::Let { id: *names };
+                let Op::Let { id } = *u.op() else {
+                    unreachable!("the step of a name is a LET");
+                };
+                let op = Op::Let { id: number(id) };
                 let made = UOp::new(op, [value].as_slice()).expect("a LET takes any scalar");
                 folder.set(u, &made);
                 copied.push(Step::Let(made));
@@ -271,11 +285,14 @@ pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, names: &mut u32) -> Vec
 }
 
 /// Scratch memory under another number.
-fn renumbered(memory: &UOp, id: u32) -> UOp {
+fn renumbered(memory: &UOp, number: &mut impl FnMut(u32) -> u32) -> UOp {
     match *memory.op() {
         Op::Local {
-            space, dtype, n, ..
-        } => UOp::local(id, space, dtype, n),
+            id,
+            space,
+            dtype,
+            n,
+        } => UOp::local(number(id), space, dtype, n),
         _ => memory.clone(),
     }
 }

@@ -27,7 +27,6 @@ const TEAM: &str = "\
 struct uopc_team {
     void (*run)(struct uopc_team* team, void (*part)(void* context, long i, long worker), void* context, long n);
 };
-
 ";
 
 /// Words that a function can't be called: C's own, and functions that compilers call unasked.

@@ -24,6 +24,13 @@ impl Renderer<'_> {
                 pending.pop();
                 continue;
             }
+            if self.frame().is_postponed(&u) {
+                match self.frame().spelled.contains_key(&u.src()[0]) {
+                    true => self.write_name(&u),
+                    false => pending.push(u.src()[0].clone()),
+                }
+                continue;
+            }
             if let Some(text) = self.spell_whole(&u) {
                 pending.pop();
                 self.frame().name(&u, text);
