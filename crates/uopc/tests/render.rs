@@ -76,7 +76,7 @@ fn names_that_c_does_not_take_are_changed() {
 }
 
 #[test]
-fn a_unit_ends_with_its_entries() {
+fn a_unit_is_the_team_its_kernels_and_their_entries() {
     let unit = render_unit(&[&program("add_one.uir")]);
     let expected = format!(
         "{}\nstruct uopc_team;\n\
