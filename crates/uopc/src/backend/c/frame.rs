@@ -118,7 +118,8 @@ impl Frame {
 
     /// Keeps a place for the line of a name, which is written when the name is first used.
     pub(super) fn postpone(&mut self, u: &UOp) {
-        self.postponed.insert(u.clone(), (self.lines.len(), self.depth));
+        self.postponed
+            .insert(u.clone(), (self.lines.len(), self.depth));
         self.lines.push(String::new());
     }
 
@@ -217,8 +218,11 @@ impl Renderer<'_> {
                 }
                 _ => String::new(),
             };
-            writeln!(reads, "  {c_type}{qualifier} {name} = context{k}->{name}{at};")
-                .expect("a string takes all text");
+            writeln!(
+                reads,
+                "  {c_type}{qualifier} {name} = context{k}->{name}{at};"
+            )
+            .expect("a string takes all text");
         }
         let values: Vec<&str> = frame.given.iter().map(|g| g.value.as_str()).collect();
         let body = frame.text();
@@ -250,7 +254,10 @@ impl Renderer<'_> {
     /// Writes the function of a nest, and its call.
     fn close_nest(&mut self, frame: &Frame) {
         let pointers = |memory: &UOp| {
-            let into = frame.given.iter().filter(|g| g.memory.as_ref() == Some(memory));
+            let into = frame
+                .given
+                .iter()
+                .filter(|g| g.memory.as_ref() == Some(memory));
             into.count()
         };
         let parameter = |given: &Given| {
@@ -263,7 +270,9 @@ impl Renderer<'_> {
             true => "void".to_string(),
             false => parameters.join(", "),
         };
-        let name = self.nests.name(format!("({list}) {{\n{}}}\n", frame.text()));
+        let name = self
+            .nests
+            .name(format!("({list}) {{\n{}}}\n", frame.text()));
         let values: Vec<&str> = frame.given.iter().map(|g| bare(&g.value)).collect();
         self.line(&format!("{name}({});", values.join(", ")));
         if frame.streams {
@@ -311,26 +320,30 @@ impl Renderer<'_> {
     }
 
     /// The name of a range, name or memory that the function did not introduce.
-    pub(super) fn from_outside(&mut self, u: &UOp) -> String {
+    pub(super) fn outer_name(&mut self, u: &UOp) -> String {
         let is_kernel = matches!(self.frame().kind, Kind::Kernel);
         if let (Op::Param { slot, .. }, true) = (u.op(), is_kernel) {
             return format!("data{slot}");
         }
-        assert!(!is_kernel, "a verified program reads no {u:?} before it is set");
-        let value = self.outside(|c| match u.op() {
-            Op::Range { .. } => c.range(u),
-            _ => c.expression(u).to_string(),
+        assert!(
+            !is_kernel,
+            "a verified program reads no {u:?} before it is set"
+        );
+        let is_range = matches!(u.op(), Op::Range { .. });
+        let is_memory = matches!(u.op(), Op::Param { .. } | Op::Local { .. });
+        let value = self.outside(|c| match is_range {
+            true => c.range(u),
+            false => c.expression(u).to_string(),
         });
-        let (c_type, qualifier) = match *u.op() {
-            Op::Param { dtype, mode, .. } => (format!("{}*", c_type(dtype)), restrict(mode)),
-            Op::Local { dtype, .. } => (format!("{}*", c_type(dtype)), " restrict"),
-            Op::Range { .. } => ("long".into(), ""),
-            _ => match self.lanes.of(u) {
-                1 => (c_type(u.dtype()).into(), ""),
-                lanes => (vector_type(u.dtype(), lanes), ""),
-            },
+        let lanes = self.lanes.of(u);
+        let c_type = match (is_range, is_memory) {
+            (true, _) => "long".into(),
+            (_, true) => format!("{}*", c_type(u.dtype())),
+            _ if lanes > 1 => vector_type(u.dtype(), lanes),
+            _ => c_type(u.dtype()).into(),
         };
-        let memory = matches!(u.op(), Op::Param { .. } | Op::Local { .. }).then(|| u.clone());
+        let qualifier = if is_memory { pointer_qualifier(u) } else { "" };
+        let memory = is_memory.then(|| u.clone());
         if self.frame().is_nest() {
             return self.argument(&c_type, qualifier, value, memory);
         }
@@ -412,11 +425,12 @@ impl Renderer<'_> {
 
     /// The pointer that a nest gets for memory outside: to the element at the terms of the index
     /// that do not depend on the nest. The result is the pointer and the other terms.
-    pub(super) fn pointer_argument(&mut self, memory: &UOp, index: &UOp) -> (String, Option<Linear>) {
-        let (c_type, qualifier) = match *memory.op() {
-            Op::Param { dtype, mode, .. } => (c_type(dtype), restrict(mode)),
-            _ => (c_type(memory.dtype()), " restrict"),
-        };
+    pub(super) fn pointer_argument(
+        &mut self,
+        memory: &UOp,
+        index: &UOp,
+    ) -> (String, Option<Linear>) {
+        let (c_type, qualifier) = (c_type(memory.dtype()), pointer_qualifier(memory));
         let exact = is_exact(index, &mut self.bounds);
         let (own, others) = match exact {
             true => {
@@ -443,4 +457,12 @@ impl Renderer<'_> {
         );
         (pointer, own)
     }
+}
+
+/// How a pointer to memory is qualified.
+fn pointer_qualifier(memory: &UOp) -> &'static str {
+    if let Op::Param { mode, .. } = memory.op() {
+        return restrict(*mode);
+    }
+    " restrict"
 }

@@ -126,11 +126,8 @@ impl Nests {
         let mut all = String::new();
         for (name, text) in self.names().zip(&self.texts) {
             // A call per tile is nothing; copies in every kernel would cost the time to compile them.
-            write!(
-                all,
-                "static __attribute__((noinline)) void {name}{text}\n"
-            )
-            .expect("a string takes all text");
+            writeln!(all, "static __attribute__((noinline)) void {name}{text}")
+                .expect("a string takes all text");
         }
         all
     }
@@ -267,7 +264,10 @@ fn crossing(steps: &[Step]) -> Vec<UOp> {
     let (mut part, mut parts) = (0, 0);
     let mut open: Vec<usize> = Vec::new();
     for step in steps {
-        let mut named: Vec<UOp> = steps::loads(step).iter().map(|u| u.src()[0].clone()).collect();
+        let mut named: Vec<UOp> = steps::loads(step)
+            .iter()
+            .map(|u| u.src()[0].clone())
+            .collect();
         match step {
             Step::Declare(memory, _) => {
                 declared.insert(memory, part);
@@ -470,12 +470,16 @@ fn streamed(program: &Program) -> FxHashSet<UOp> {
         }
     }
     for u in &nodes {
-        let reads = match u.op() {
-            Op::Load => true,
-            Op::Store { combine, .. } => *combine != Combine::Set,
-            _ => false,
+        let sets = Op::Store {
+            combine: Combine::Set,
+            gated: false,
         };
-        if reads {
+        let gated = Op::Store {
+            combine: Combine::Set,
+            gated: true,
+        };
+        let accesses = matches!(u.op(), Op::Load | Op::Store { .. });
+        if accesses && *u.op() != sets && *u.op() != gated {
             streamed.remove(&u.src()[0]);
         }
     }
