@@ -18,7 +18,6 @@ mod layout;
 pub mod nest;
 mod reduce;
 pub mod rewrite;
-pub mod strides;
 
 use crate::error::Result;
 use crate::ir::form::LoopGraph;

@@ -151,8 +151,8 @@ fn pieces(
     let columns = inward(nest, &parts.inner, Exec::Serial, Axis::Minor)?;
     for c in columns {
         let vector = split(nest, &c, lanes, Tail::Exact)?;
-        set_exec(nest, &vector.inner, Exec::Vector)?;
-        for k in nest.users(&vector.inner) {
+        let lane = set_exec(nest, &vector.inner, Exec::Vector)?;
+        for k in nest.users(&lane) {
             // Loops around loops are not written out.
             let unrolled = |r: &&UOp| exec_of(r) == Exec::Unroll;
             let outer: Vec<UOp> = nest.statements[k]
@@ -165,6 +165,7 @@ fn pieces(
                 tried(set_exec(nest, &r, Exec::Serial))?;
             }
         }
+        tried(unit(nest, &vector.outer))?;
     }
     let count = extent_of(&parts.outer).unwrap_or(1);
     if count == 1 {

@@ -5,8 +5,8 @@
 
 use rustc_hash::FxHashSet;
 
+use super::affine::stride;
 use super::nest::{Statement, extent_of, is_range, ranges_of};
-use super::strides::Affine;
 use crate::ir::bounds::Bounds;
 use crate::ir::visit::toposort;
 use crate::ir::{DType, Op, UOp};
@@ -126,7 +126,7 @@ pub fn vector_cost(s: &Statement, range: &UOp, lanes: usize) -> Option<f64> {
 }
 
 fn access_cost(index: &UOp, range: &UOp, width: f64) -> f64 {
-    match Affine::of(index).stride(range) {
+    match stride(index, range) {
         Some(0) => BROADCAST,
         Some(1) => 0.5 / width,
         _ => GATHER,

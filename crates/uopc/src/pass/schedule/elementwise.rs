@@ -1,11 +1,11 @@
 //! Statements that stand alone: each element of the result is computed by itself.
 
+use super::affine::stride;
 use super::cost::{SHARED_WORK, bytes, lanes_of, runs, scalar_cost, vector_cost};
 use super::layout::{on_threads, share_out};
 use super::nest::{Nest, extent_of};
 use super::reduce::{fills_vectors, vectorise};
 use super::rewrite::{Tail, attempt, reorder, split, tried};
-use super::strides::Affine;
 use crate::error::Result;
 use crate::ir::UOp;
 use crate::ir::op::Combine;
@@ -83,7 +83,6 @@ fn turn(nest: &mut Nest, k: usize, axis: &UOp) -> Result<bool> {
     let s = &nest.statements[k];
     let mut indices: Vec<UOp> = s.loads().iter().map(|l| l.src()[1].clone()).collect();
     indices.push(s.index.clone());
-    let stride = |index: &UOp, r: &UOp| Affine::of(index).stride(r);
     let crosswise = |r: &&UOp| {
         let along = |index: &UOp| {
             stride(index, r) == Some(1) && stride(index, axis).is_some_and(|s| s.abs() > 8)

@@ -202,7 +202,13 @@ pub(super) fn on_threads(nest: &mut Nest, range: &UOp, each: f64) -> Outcome<UOp
         .max(n.div_ceil(MOST_PIECES))
         .min(n.div_ceil(ENOUGH))
         .max(1);
-    if piece >= 16 {
+    // Pieces of one length make shorter code.
+    if let Some(even) = (piece.div_ceil(2)..=piece)
+        .rev()
+        .find(|p| n.is_multiple_of(*p))
+    {
+        piece = even;
+    } else if piece >= 16 {
         // Neighbouring pieces do not write to one line of the cache.
         piece = piece.next_multiple_of(16);
     }

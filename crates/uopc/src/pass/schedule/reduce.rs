@@ -23,7 +23,7 @@ const CHEAP: f64 = 40.0;
 /// results may be kept.
 pub(super) fn fills_vectors(s: &Statement, range: &UOp) -> bool {
     extent_of(range).is_some_and(|n| n > 1)
-        && (keyed(&s.index, range, &[])
+        && (keyed(s, range, &[])
             || reduces_by(s, range) == Some(true)
                 && !is_ordered(s)
                 && matches!(s.memory.op(), Op::Local { .. }))
@@ -54,7 +54,7 @@ pub fn rows(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<
         for r in own.filter(|r| fills_vectors(s, r)) {
             let cost = match exec_of(r) {
                 // The lanes of a fold.
-                Exec::Unroll => Some(0.0),
+                Exec::Unroll => vector_cost(s, r, lanes).map(|_| 0.0),
                 _ => vector_cost(s, r, lanes),
             };
             if let Some(cost) = cost
@@ -176,9 +176,10 @@ fn partial(
     let n = extent_of(axis).ok_or(Refusal::Illegal("the extent is no constant"))?;
     let s = &nest.statements[k];
     let whole = n / lanes * lanes == n;
-    if !machine.masks && !whole || n < lanes {
+    if !machine.masks && !whole {
         return Err(Refusal::Illegal("rows do not fill vectors"));
     }
+    let lanes = lanes.min(n.next_power_of_two());
     let mut order = s.ranges.clone();
     order.retain(|r| r != axis);
     order.push(axis.clone());

@@ -90,9 +90,9 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
     let outer = nest.count(pieces, dtype, outer)?;
     let mut count = UOp::int(size as i64, dtype);
     if short {
-        let done = outer.mul(&UOp::int(size as i64, dtype))?;
-        let left = UOp::int(n as i64, dtype).sub(&done)?;
-        count = left.cmplt(&count)?.where_(&left, &count)?;
+        // The smaller one of size and of what is left, so that its bounds are seen.
+        let passed = outer.mul(&count)?.add(&UOp::int(-(n as i64), dtype))?;
+        count = passed.maximum(&UOp::int(-(size as i64), dtype))?.neg()?;
     }
     let inner = nest.range(&count, inner)?;
     let whole = outer.mul(&UOp::int(size as i64, dtype))?.add(&inner)?;
