@@ -9,11 +9,15 @@
 //! Example:  tests/golden/schedule/elementwise.uir
 
 pub mod affine;
+mod columns;
 pub mod contract;
+mod cost;
 pub mod depend;
+mod elementwise;
+mod layout;
 pub mod nest;
+mod reduce;
 pub mod rewrite;
-pub mod strides;
 
 use crate::error::Result;
 use crate::ir::form::LoopGraph;
@@ -28,5 +32,6 @@ use nest::Nest;
 pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
     let mut nest = Nest::of(loops);
     contract::contractions(&mut nest, machine)?;
+    layout::lay_out(&mut nest, machine)?;
     nest.build()
 }
