@@ -10,6 +10,7 @@
 
 pub mod affine;
 pub mod contract;
+pub mod narrow;
 pub mod nest;
 
 use crate::error::Result;
@@ -24,6 +25,8 @@ use nest::Nest;
 /// Never for a verified graph.
 pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
     let mut nest = Nest::of(loops);
+    // Divisions that a gate decides hide from all others how an index moves.
+    narrow::narrow(&mut nest)?;
     contract::contractions(&mut nest, machine)?;
     nest.build()
 }
