@@ -13,6 +13,8 @@ pub struct Outcome {
     pub name: &'static str,
     /// Threads that ran kernels.
     pub threads: usize,
+    /// Kernels that a step runs.
+    pub kernels: u64,
     /// Times of a step.
     pub timing: Timing,
     /// Times of the loss alone, for a ratio.
@@ -128,6 +130,7 @@ impl Outcome {
         for (name, value) in self.first.fields() {
             put(name, value);
         }
+        put("kernels", json!(self.kernels));
         put("check", six_digits(self.check));
         if let Some(load) = load() {
             put("load1", rounded(load, 2));
@@ -204,6 +207,7 @@ mod tests {
         Outcome {
             name,
             threads: 2,
+            kernels: 1,
             timing,
             forward: None,
             check: 18.058_712_3,

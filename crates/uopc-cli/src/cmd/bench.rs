@@ -218,12 +218,23 @@ fn run(
         let check = check(&value)?;
         // The result of a step lives until the next one has its own.
         let mut last = Some(value);
+        let (mut kernels, launches) = (0, || engine.stats().launches);
         let mut timed = |step: &mut Step| -> Result<Timing> {
             let once = || {
                 last = Some(step()?);
                 Ok(())
             };
-            measure(budget, once, |share| bar.at(share))
+            let timing = measure(budget, once, |share| bar.at(share))?;
+            let before = launches();
+            last = Some(step()?);
+            kernels = launches() - before;
+            match kernels {
+                0 => Err(Failure::failed(format!(
+                    "{}: a step ran no kernel",
+                    workload.name
+                ))),
+                _ => Ok(timing),
+            }
         };
         let mut timing = timed(&mut case.step)?;
         let forward = match &mut case.forward {
@@ -241,6 +252,7 @@ fn run(
         Ok(Outcome {
             name: workload.name,
             threads: threads(settings),
+            kernels,
             timing,
             forward,
             check,

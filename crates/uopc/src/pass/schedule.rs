@@ -10,8 +10,11 @@
 
 pub mod affine;
 pub mod contract;
+pub mod depend;
 pub mod narrow;
 pub mod nest;
+pub mod rewrite;
+pub mod strides;
 
 use crate::error::Result;
 use crate::ir::form::LoopGraph;

@@ -3,6 +3,16 @@
 pub mod prelude;
 pub mod record;
 pub mod scalar;
+pub mod vector;
 pub mod render;
+mod steps;
+mod fold;
+mod lanes;
+mod registers;
+mod share;
+mod nests;
+mod frame;
+mod value;
+mod access;
 pub mod unit;
 pub mod toolchain;

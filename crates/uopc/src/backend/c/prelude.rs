@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 
 use super::record::{Recordable, Recorder};
 use super::scalar::{c_type, literal};
+use super::vector::helper::VectorHelper;
 use crate::ir::dtype::DType;
 use crate::ir::scalar::Scalar;
 use crate::ir::scalar::math::format::{Format, TWO_OVER_PI, half_of_two_over_pi};
@@ -81,6 +82,8 @@ pub enum Helper {
     SinFar(DType),
     /// Sine of x + k quarter turns.
     Sin(DType),
+    /// One on vectors.
+    Vector(VectorHelper),
 }
 
 use Helper::*;
@@ -111,6 +114,7 @@ impl Helper {
             SinNear(t) => format!("sin_near_{t}"),
             SinFar(t) => format!("sin_far_{t}"),
             Sin(t) => format!("sin_{t}"),
+            Vector(v) => v.name(),
         }
     }
 
@@ -130,6 +134,7 @@ impl Helper {
             Exp(t) | Exp2(t) | Log2(t) | SinNear(t) => vec![Bits(t), FromBits(t)],
             SinFar(t) => vec![Bits(t), FromBits(t), TwoOverPi(t)],
             Sin(t) => vec![SinNear(t), SinFar(t)],
+            Vector(v) => v.needs(),
             Bits(_) | FromBits(_) | Bitcast(_) | FloatToInt(..) | Max(_) | FloorDiv(_)
             | FloorMod(_) | Shl(_) | Shr(_) | TwoOverPi(_) => vec![],
         }
@@ -164,6 +169,7 @@ impl Helper {
             SinNear(_) => "Sine of x + k quarter turns: x minus multiples of pi/2.",
             SinFar(_) => "The same for large x: x times 2/pi, modulo 4, in integers.",
             Sin(_) => "Sine of x + k quarter turns.",
+            Vector(v) => v.comment(),
         }
     }
 
@@ -216,6 +222,7 @@ impl Helper {
             Exp(_) | Exp2(_) | Log2(_) | SinNear(_) | SinFar(_) => recorded::<f64>(self),
             TwoOverPi(t) => two_over_pi(t),
             Sin(t) => sine(t),
+            Vector(v) => v.definition(),
         }
     }
 }
@@ -231,9 +238,11 @@ pub fn source(helpers: &BTreeSet<Helper>) -> String {
             }
         }
     }
-    let texts = all
-        .iter()
-        .map(|h| format!("/* {} */\n{}\n", h.comment(), h.definition()));
+    let texts = all.iter().map(|h| match h.comment() {
+        // Types stand one below the other.
+        "" => h.definition(),
+        comment => format!("/* {comment} */\n{}\n", h.definition()),
+    });
     texts.collect()
 }
 
@@ -442,14 +451,14 @@ fn shift_right(t: DType) -> String {
 
 /// A function that Rust computes with the very same sequence.
 fn recorded<F: Recordable>(helper: Helper) -> String {
-    let recorder = Recorder::<F>::default();
-    let x = recorder.x();
+    let recorder = Recorder::<F>::scalar();
+    let x = recorder.real("x");
     let y = match helper {
         Exp(_) => math::exp(x),
         Exp2(_) => math::exp2(x),
         Log2(_) => math::log2(x),
-        SinNear(_) => sin::sin_near(x, recorder.k()),
-        SinFar(_) => sin::sin_far(x, recorder.k()),
+        SinNear(_) => sin::sin_near(x, recorder.word("k")),
+        SinFar(_) => sin::sin_far(x, recorder.word("k")),
         _ => unreachable!("{} is not recorded", helper.name()),
     };
     // Sine of a large number is rare and long: one copy of it is enough.

@@ -45,6 +45,11 @@ pub trait Real:
     fn constant(self, value: f64) -> Self;
     /// `self * b + c`, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
+    /// `self * 2^n`, rounded once, for an integer n and `t` = n + [`Format::round`], where both
+    /// halves of n are exponents of normal numbers.
+    fn scaled(self, t: Self) -> Self {
+        scale(self, t)
+    }
     /// The bits.
     fn bits(self) -> Self::Word;
     /// `self < other`.
@@ -158,11 +163,16 @@ fn scaled_exp<R: Real>(high: R, low: R, t: R) -> R {
     // 1 + high and what the sum lost.
     let sum = (z.constant(1.0) + high).named("sum");
     let lost = high - (sum - z.constant(1.0));
-    let y = (sum + (lost + rest)).named("y");
-    // 2^n in two factors, each a normal number: only the last product can round.
+    (sum + (lost + rest)).named("y").scaled(t)
+}
+
+/// [`Real::scaled`] as a sequence: 2^n in two factors, each a normal number. The first product is
+/// exact for y close to 1, so that only the last one can round.
+pub fn scale<R: Real>(y: R, t: R) -> R {
+    let f = R::FORMAT;
     let bits = t.bits();
     let word = |value| bits.constant(value);
-    let n = bits.minus(z.constant(f.round).bits()).named("m");
+    let n = bits.minus(t.constant(f.round).bits()).named("m");
     let half = n.right_signed(word(1)).named("half");
     let power = |n: R::Word| n.plus(word(f.bias)).left(word(f.fraction)).real();
     y * power(half) * power(n.minus(half))

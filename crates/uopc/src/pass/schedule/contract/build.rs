@@ -4,7 +4,7 @@ use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement};
 use super::find::{BLOCK, Contraction};
 use super::operand::{Layout, Operand, Packing};
-use super::tile::{Tile, packing, tile};
+use super::tile::{Tile, tile};
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
 use crate::ir::{DType, Op, Scalar, UOp};
@@ -39,6 +39,8 @@ struct Builder<'a> {
     tiles: [usize; 2],
     /// Which of the two is cut among threads.
     cut: usize,
+    /// Which of the two are read where they are.
+    direct: [bool; 2],
     /// Whether the operand that is cut is packed by the thread that uses it.
     apart: bool,
     /// The exec of ranges that threads may share.
@@ -60,11 +62,10 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
     let index = c.k.dtype();
     let dtype = c.sum.dtype();
     let lanes = machine.lanes(dtype.size());
-    let factor =
-        |f: usize, nest: &mut Nest| Operand::new(&c.factors[f], &c.sides[f], &c.k, lanes, nest);
-    let (first, second) = (factor(0, nest)?, factor(1, nest)?);
-    let straight = Plan::of(&first, &second, c, lanes, machine);
-    let turned = Plan::of(&second, &first, c, lanes, machine);
+    let first = Operand::new(c, 0, lanes, nest)?;
+    let second = Operand::new(c, 1, lanes, nest)?;
+    let straight = Plan::of(&first, &second, c, machine);
+    let turned = Plan::of(&second, &first, c, machine);
     let (tile, operands) = match straight.cycles <= turned.cycles {
         true => (straight.tile, [first, second]),
         false => (turned.tile, [second, first]),
@@ -76,6 +77,7 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         Layout::new(&operands[1], widths[1], depth, true),
     ];
     let tiles = [0, 1].map(|o| operands[o].size.div_ceil(widths[o]));
+    let direct = [0, 1].map(|o| operands[o].is_direct(widths[o], o == 1, dtype.size()));
     let extents: Vec<usize> = c
         .batch
         .iter()
@@ -116,7 +118,8 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         layouts,
         tiles,
         cut,
-        apart: packed > WHOLE_BYTES,
+        direct,
+        apart: packed > WHOLE_BYTES && !direct[cut],
         shared: exec(threaded && !by_item),
         around,
         batch,
@@ -134,14 +137,8 @@ struct Plan {
 }
 
 impl Plan {
-    fn of(
-        rows: &Operand,
-        cols: &Operand,
-        c: &Contraction,
-        lanes: usize,
-        machine: &Machine,
-    ) -> Plan {
-        let tile = tile(rows.size, cols.size, c.depth, lanes, machine);
+    fn of(rows: &Operand, cols: &Operand, c: &Contraction, machine: &Machine) -> Plan {
+        let tile = tile(rows, cols, c.depth, c.sum.dtype().size(), machine);
         let contiguous = |o: &Operand| {
             let inner = o.side.last();
             inner.is_some_and(|r| stride(&c.out.index, r) == Some(1))
@@ -152,10 +149,9 @@ impl Plan {
             _ => 1.5,
         };
         let stored = (rows.size * cols.size) as f64 * store;
-        let packed = packing(rows, c.depth, false) + packing(cols, c.depth, true);
         Plan {
             tile,
-            cycles: tile.cycles + packed + stored,
+            cycles: tile.cycles + stored,
         }
     }
 }
@@ -184,20 +180,26 @@ impl Builder<'_> {
         let per_other = self.tiles[other].div_ceil(other_parts);
         let other_parts = self.tiles[other].div_ceil(per_other);
 
-        let whole = memory(other, self.tiles[other], common, self);
-        let part = match self.apart {
-            true => memory(cut, per_part, Space::Cache, self),
-            false => memory(cut, self.tiles[cut], common, self),
-        };
+        let mut memories: [Option<UOp>; 2] = [None, None];
+        for o in [other, cut] {
+            memories[o] = match (self.direct[o], o == cut && self.apart) {
+                (true, _) => None,
+                (false, true) => Some(memory(o, per_part, Space::Cache, self)),
+                (false, false) => Some(memory(o, self.tiles[o], common, self)),
+            };
+        }
         let total = match self.block {
             None => None,
             Some(_) => Some(self.total(common)?),
         };
         let mut outer = self.around.clone();
         outer.extend(self.block.clone());
-        self.pack_all(other, &whole, &outer)?;
-        if !self.apart {
-            self.pack_all(cut, &part, &outer)?;
+        for o in [other, cut] {
+            if let Some(memory) = &memories[o]
+                && !(o == cut && self.apart)
+            {
+                self.pack_all(o, memory, &outer)?;
+            }
         }
 
         let parts = self
@@ -208,12 +210,12 @@ impl Builder<'_> {
         let (cut_part, other_part) = (cut_part?, other_part?);
         let mut inside = outer.clone();
         inside.push(parts.clone());
-        if self.apart {
+        if let (true, Some(part)) = (self.apart, &memories[cut]) {
             let mut around = inside.clone();
             let t = self.part_range(&cut_part, per_part, self.tiles[cut])?;
             around.push(t.clone());
             let tile = linear(&cut_part, per_part, &t)?;
-            self.pack(cut, &part, &around, &t, &tile)?;
+            self.pack(cut, part, &around, &t, &tile)?;
         }
         let o = self.part_range(&other_part, per_other, self.tiles[other])?;
         let t = self.part_range(&cut_part, per_part, self.tiles[cut])?;
@@ -225,9 +227,7 @@ impl Builder<'_> {
         tile_at[cut] = cut_tile;
         let mut stored = tile_at.clone();
         stored[cut] = cut_stored;
-        let mut memories = [whole.clone(), whole];
-        memories[cut] = part;
-        let result = self.tile_sums(&memories, &stored, &inside)?;
+        let result = self.tile_sums(&memories, &stored, &tile_at, &inside)?;
         match total {
             None => self.epilogue(&result, None, &tile_at, &inside),
             Some(total) => {
@@ -319,32 +319,68 @@ impl Builder<'_> {
     }
 
     /// The sums of one tile, left in the thread's cache.
-    fn tile_sums(&mut self, memories: &[UOp; 2], stored: &[UOp; 2], inside: &[UOp]) -> Result<UOp> {
+    fn tile_sums(
+        &mut self,
+        memories: &[Option<UOp>; 2],
+        stored: &[UOp; 2],
+        tile_at: &[UOp; 2],
+        inside: &[UOp],
+    ) -> Result<UOp> {
         let sums = self.nest.local(Space::Reg, self.dtype, self.area());
         let result = self.nest.local(Space::Cache, self.dtype, self.area());
-        let depth = UOp::int(self.depth as i64, self.index);
-        let extent = match &self.block {
-            Some(block) if !self.c.depth.is_multiple_of(BLOCK) => {
-                let left = linear(
-                    &block.neg()?,
-                    BLOCK,
-                    &UOp::int(self.c.depth as i64, self.index),
-                )?;
-                left.cmplt(&depth)?.where_(&left, &depth)?
-            }
-            _ => depth,
-        };
-        let k = self.nest.range(&simplify(&[extent])?[0], Exec::Serial)?;
+        let (loops, k) = self.steps()?;
         let ([m, u, v], n, at) = self.over_tile(Exec::Unroll)?;
-        let a = memories[0].load(&self.layouts[0].place(&stored[0], &m, &k)?, None)?;
-        let b = memories[1].load(&self.layouts[1].place(&stored[1], &n, &k)?, None)?;
-        let ranges = [inside, &[k, m, u, v]].concat();
-        self.push(&sums, at, &[a, b], Combine::MulAcc, None, ranges);
+        let mut values = Vec::with_capacity(2);
+        for (o, s) in [(0, &m), (1, &n)] {
+            values.push(match (&memories[o], &self.operands[o].direct) {
+                (Some(memory), _) => {
+                    memory.load(&self.layouts[o].place(&stored[o], s, &k)?, None)?
+                }
+                (None, Some(direct)) => {
+                    let operand = &self.operands[o];
+                    let at = linear(&tile_at[o], self.width(o), s)?;
+                    let mut replace: FxHashMap<UOp, UOp> = self.batch.iter().cloned().collect();
+                    let side = digits(&at, &operand.extents)?;
+                    replace.extend(operand.side.iter().cloned().zip(side));
+                    replace.extend(self.c.summed.iter().cloned().zip(loops.iter().cloned()));
+                    replaced(std::slice::from_ref(&direct.value), &replace)?.remove(0)
+                }
+                (None, None) => unreachable!("an operand without a copy is read in place"),
+            });
+        }
+        let ranges = [inside, &loops, &[m, u, v]].concat();
+        self.push(&sums, at, &values, Combine::MulAcc, None, ranges);
         let ([m, u, v], _, at) = self.over_tile(Exec::Unroll)?;
         let sum = sums.load(&at, None)?;
         let ranges = [inside, &[m, u, v]].concat();
         self.push(&result, at, &[sum], Combine::Set, None, ranges);
         Ok(result)
+    }
+
+    /// The loops over k, and the position along it: one loop, or those of the axes where an operand
+    /// is read in place.
+    fn steps(&mut self) -> Result<(Vec<UOp>, UOp)> {
+        if self.direct.contains(&true) {
+            let mut loops = Vec::new();
+            let mut k = UOp::int(0, self.index);
+            for range in &self.c.summed {
+                let r = self.nest.count(extent(range), self.index, Exec::Serial)?;
+                k = linear(&k, extent(range), &r)?;
+                loops.push(r);
+            }
+            return Ok((loops, simplify(&[k])?.remove(0)));
+        }
+        let depth = UOp::int(self.depth as i64, self.index);
+        let extent = match &self.block {
+            Some(block) if !self.c.depth.is_multiple_of(BLOCK) => {
+                let all = UOp::int(self.c.depth as i64, self.index);
+                let left = linear(&block.neg()?, BLOCK, &all)?;
+                left.cmplt(&depth)?.where_(&left, &depth)?
+            }
+            _ => depth,
+        };
+        let k = self.nest.range(&simplify(&[extent])?[0], Exec::Serial)?;
+        Ok((vec![k.clone()], k))
     }
 
     /// Memory for the totals of all tiles, at the identity of addition.

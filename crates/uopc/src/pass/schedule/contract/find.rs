@@ -24,6 +24,10 @@ pub struct Contraction {
     pub batch: Vec<UOp>,
     /// For each factor the ranges that it alone names.
     pub sides: [Vec<UOp>; 2],
+    /// The same in terms of the ranges that are summed over, `summed`.
+    pub plain: [UOp; 2],
+    /// The summed ranges; none if they are blocks of a longer chain.
+    pub summed: Vec<UOp>,
     /// A range over all of the summed axes, flattened.
     pub k: UOp,
     /// Its extent.
@@ -85,6 +89,12 @@ impl Contraction {
         Ok(sum.map(|sum| Contraction {
             span: first..shape.end,
             factors: [factors[0].clone(), factors[1].clone()],
+            plain: [chain.values[0].clone(), chain.values[1].clone()],
+            summed: if shape.blocked {
+                Vec::new()
+            } else {
+                summed.to_vec()
+            },
             batch,
             sides,
             k,

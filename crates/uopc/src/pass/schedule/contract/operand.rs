@@ -2,11 +2,12 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::affine::{digits, gated, linear, load_strides, replaced};
+use super::super::affine::{digits, gated, linear, load_strides, replaced, stride};
 use super::super::nest::{Nest, Statement, extent_of};
+use super::find::Contraction;
 use crate::error::Result;
-use crate::ir::UOp;
 use crate::ir::op::{Combine, Exec};
+use crate::ir::{Op, UOp};
 
 /// A factor as a function of a position on its side, of k, and of the batch.
 pub struct Operand {
@@ -24,6 +25,18 @@ pub struct Operand {
     pub side_lanes: usize,
     /// The same along k.
     pub depth_lanes: usize,
+    /// Where it can be read without a packed copy.
+    pub direct: Option<Direct>,
+}
+
+/// A plain load whose index is a sum of all ranges times constants.
+pub struct Direct {
+    /// In terms of the ranges of the side and of `summed`.
+    pub value: UOp,
+    /// Elements from a position of the innermost range of the side to the next.
+    pub side: i64,
+    /// The same along the summed ranges.
+    pub summed: Vec<i64>,
 }
 
 impl Operand {
@@ -31,22 +44,18 @@ impl Operand {
     ///
     /// # Errors
     /// Never for a verified graph.
-    pub fn new(
-        value: &UOp,
-        side: &[UOp],
-        k: &UOp,
-        lanes: usize,
-        nest: &mut Nest,
-    ) -> Result<Operand> {
+    pub fn new(c: &Contraction, factor: usize, lanes: usize, nest: &mut Nest) -> Result<Operand> {
+        let (value, side, k) = (&c.factors[factor], &c.sides[factor], &c.k);
         let extents: Vec<usize> = side.iter().filter_map(extent_of).collect();
         let mut operand = Operand {
             value: value.clone(),
-            side: side.to_vec(),
+            side: side.clone(),
             size: extents.iter().product(),
             extents,
             k: k.clone(),
             side_lanes: 1,
             depth_lanes: 1,
+            direct: Direct::of(&c.plain[factor], side, &c.summed),
         };
         let depth = extent_of(k).unwrap_or(1);
         let dtype = k.dtype();
@@ -87,6 +96,49 @@ impl Operand {
         Ok(value[0].clone())
     }
 }
+
+impl Direct {
+    fn of(value: &UOp, side: &[UOp], summed: &[UOp]) -> Option<Direct> {
+        let plain = matches!(value.op(), Op::Load) && value.src().len() == 2;
+        if !plain || summed.is_empty() {
+            return None;
+        }
+        let along = |r: &UOp| stride(&value.src()[1], r);
+        let sides: Vec<i64> = side.iter().map(along).collect::<Option<_>>()?;
+        Some(Direct {
+            value: value.clone(),
+            side: *sides.last()?,
+            summed: summed.iter().map(along).collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl Operand {
+    /// Whether tiles of `width` positions can be read where they are without harm: they end where
+    /// the innermost range does, and their lines do not fight for one set of the cache. `together`
+    /// says that vectors run along the side.
+    pub fn is_direct(&self, width: usize, together: bool, element: usize) -> bool {
+        let Some(direct) = &self.direct else {
+            return false;
+        };
+        let inner = self.extents.last().copied().unwrap_or(1);
+        let crowded = |stride: i64, count: usize| {
+            count > WAYS && (stride.unsigned_abs() as usize * element).is_multiple_of(PAGE)
+        };
+        let steps = direct.summed.iter().map(|&s| crowded(s, 2 * WAYS));
+        inner.is_multiple_of(width)
+            && match together {
+                true => direct.side == 1 && !steps.into_iter().any(|c| c),
+                false if direct.side == 1 => !steps.into_iter().any(|c| c),
+                false => direct.summed.last() == Some(&1) && !crowded(direct.side, width),
+            }
+    }
+}
+
+/// Lines of a set in the first cache, at least.
+const WAYS: usize = 8;
+/// Addresses at this distance share a set of the first cache.
+const PAGE: usize = 4096;
 
 /// Whether all loads stand still or move by one, and some do.
 fn even(value: &UOp, v: &UOp) -> bool {

@@ -15,25 +15,46 @@ pub struct Tile {
     pub cycles: f64,
 }
 
-/// The best tile for a product of `rows` by `cols`, summed over `depth`.
+/// The best tile for a product, summed over `depth`: its rows are held element by element, its
+/// columns fill vectors.
 ///
 /// A multiply-add takes half a cycle, as does a load; a tile of few accumulators waits for its own
-/// results. What a tile has beyond the product's edge is computed in vain.
-pub fn tile(rows: usize, cols: usize, depth: usize, lanes: usize, machine: &Machine) -> Tile {
+/// results. What a tile has beyond the product's edge is computed in vain, and an operand that a
+/// tile can't read in place is packed.
+pub fn tile(
+    rows: &Operand,
+    cols: &Operand,
+    depth: usize,
+    element: usize,
+    machine: &Machine,
+) -> Tile {
+    let lanes = machine.lanes(element);
     let mut best: Option<Tile> = None;
     for vectors in 1..=4 {
+        let direct = cols.is_direct(vectors * lanes, true, element);
+        let pack_cols = if direct {
+            0.0
+        } else {
+            packing(cols, depth, true)
+        };
         for height in 1..=machine.vector_registers {
             // The accumulators, a row of vectors, and the element held against them.
             if height * vectors + vectors + 1 > machine.vector_registers {
                 break;
             }
-            let tiles = rows.div_ceil(height) * cols.div_ceil(vectors * lanes);
+            let tiles = rows.size.div_ceil(height) * cols.size.div_ceil(vectors * lanes);
             let sums = (height * vectors) as f64 / 2.0;
             let loads = (height + vectors) as f64 / 2.0;
             // Loads compete with other work even where they are fewer.
             let step = sums.max(loads).max(LATENCY) + loads / 8.0;
             let ends = 20.0 + 2.0 * (height * vectors) as f64;
-            let cycles = tiles as f64 * (depth as f64 * step + ends);
+            let direct = rows.is_direct(height, false, element);
+            let pack_rows = if direct {
+                0.0
+            } else {
+                packing(rows, depth, false)
+            };
+            let cycles = tiles as f64 * (depth as f64 * step + ends) + pack_rows + pack_cols;
             if best.is_none_or(|b| cycles < b.cycles) {
                 best = Some(Tile {
                     rows: height,
@@ -50,7 +71,7 @@ pub fn tile(rows: usize, cols: usize, depth: usize, lanes: usize, machine: &Mach
 const LATENCY: f64 = 4.0;
 
 /// Modelled cycles to pack an operand.
-pub fn packing(operand: &Operand, depth: usize, together: bool) -> f64 {
+fn packing(operand: &Operand, depth: usize, together: bool) -> f64 {
     let elements = (operand.size * depth) as f64;
     let vector = match together {
         true => operand.side_lanes,
