@@ -72,7 +72,7 @@ fn longest(h: VectorHelper) -> usize {
 pub(super) fn in_halves(h: VectorHelper) -> bool {
     match h.kind {
         // Only bits are combined, which is the same on pieces.
-        Select | Negate => false,
+        Negate => false,
         Any => h.bytes() >= 64,
         DotBf16 => h.bytes() > 64,
         _ => signature(h).is_some() && longest(h) >= 32 && h.lanes > 2,
@@ -273,10 +273,14 @@ fn body(h: VectorHelper) -> String {
         Differ => "    return a != b;\n".into(),
         Select => {
             let m = h.of(mask_dtype(h.dtype)).vector();
-            if v == m {
-                return "    return (mask & yes) | (~mask & no);\n".into();
-            }
-            format!("    return ({v})((mask & ({m})yes) | (~mask & ({m})no));\n")
+            let chosen = match v == m {
+                true => "(mask & yes) | (~mask & no)".to_string(),
+                false => format!("({v})((mask & ({m})yes) | (~mask & ({m})no))"),
+            };
+            // From a comparison right before them gcc makes one blend of the ands and ors.
+            format!(
+                "#if defined(__AVX512F__)\n    mask = mask < 0;\n#endif\n    return {chosen};\n"
+            )
         }
         Fma | Sqrt | Trunc => rounded(h),
         Negate if h.dtype.size() == 2 => "    return x ^ 0x8000;\n".into(),
