@@ -2,6 +2,7 @@
 
 #![warn(clippy::unwrap_used)]
 
+pub mod bench;
 pub mod cmd;
 pub mod engines;
 pub mod examples;

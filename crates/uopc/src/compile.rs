@@ -12,7 +12,7 @@ use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -29,10 +29,10 @@ use crate::pass;
 use crate::pass::explain::steps;
 use crate::pass::memory::{MemoryPlan, plan_memory};
 use crate::pass::pipeline::{self, Lowered};
-use crate::runtime::buffer::IDLE_LIMIT;
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::Ready;
+use crate::runtime::pool::IDLE_LIMIT;
 use crate::runtime::{Code, Device, Pool, Storage, interrupt};
 
 use interp_device::InterpDevice;
@@ -201,6 +201,7 @@ impl Engine {
     }
 
     fn compile(&self, walk: &Walk) -> Result<Compiled> {
+        let mut clock = Clock::start(self.settings.time);
         let (graph, position_of) = walk.with_slots()?;
         let on_tape = walk.on_tape();
         let long = walk.nodes.len() > LONG_GRAPH && interrupt::is_installed();
@@ -220,7 +221,9 @@ impl Engine {
                 })?
             }
         };
+        clock.lap("lowering");
         let executable = self.device.compile(&codes(&lowered))?;
+        clock.lap("machine code");
         let steps = lowered.launches.iter().map(|l| steps(&l.loops));
         let steps = steps.fold(0, u64::saturating_add);
         let seconds = steps as f64 / self.device.steps_per_second() as f64;
@@ -235,6 +238,7 @@ impl Engine {
             results,
         );
         let ready = Arc::new(ready.expect(Duration::from_secs_f64(seconds)));
+        clock.lap("the rest of the plan");
         Ok(Compiled { ready, kept })
     }
 
@@ -270,6 +274,25 @@ impl Engine {
             disk_hits: device.disk_hits,
             launches: self.launches.load(Relaxed),
             peak_bytes: self.peak.load(Relaxed),
+        }
+    }
+}
+
+/// Reports how long parts of making a plan took, if that is asked for.
+struct Clock(Option<Instant>);
+
+impl Clock {
+    fn start(on: bool) -> Clock {
+        Clock(on.then(Instant::now))
+    }
+
+    /// Reports the time since the last report.
+    fn lap(&mut self, what: &str) {
+        if let Some(since) = &mut self.0 {
+            let now = Instant::now();
+            let ms = now.duration_since(*since).as_secs_f64() * 1e3;
+            log::info!(target: "uopc::time", "{what}: {ms:.3} ms");
+            *since = now;
         }
     }
 }
@@ -343,7 +366,10 @@ fn device(settings: &Settings, pool: Arc<Pool>) -> Result<Box<dyn Device>> {
     };
     let search = debug::search_path();
     match CDevice::new(settings.cc.as_deref(), &search, cache, pool.clone()) {
-        Ok(device) => Ok(Box::new(device)),
+        Ok(device) => Ok(match settings.threads {
+            Some(threads) => Box::new(device.with_threads(threads)),
+            None => Box::new(device),
+        }),
         Err(why) if settings.device == DeviceChoice::Auto => {
             log::warn!(
                 "no C compiler: {why}; the interpreter runs everything, which is much slower; \

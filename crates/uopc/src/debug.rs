@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use crate::error::{Error, Result};
+use crate::machine::Machine;
 
 /// One environment variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +43,7 @@ variables! {
     UOPC_VERIFY: "0 or 1", "1 in debug builds, else 0",
         "check plans, too, after the pass that makes them; all other forms are always checked";
     UOPC_TIME: "0 or 1", "0",
-        "report the time that each pass took";
+        "report the time that each pass took, one line a pass for each plan";
     UOPC_TRACE: "a folder", "none",
         "write one JSON line for each rule that fires: the rule, the node before and after";
     UOPC_DISABLE: "rule or pass names, separated by commas", "none",
@@ -53,6 +54,8 @@ variables! {
         "plain keeps scalar loops without anything clever; today so does default";
     UOPC_DEVICE: "auto, c or interp", "auto",
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
+    UOPC_THREADS: "1 to 256", "the processors that the process may use",
+        "how many threads run a kernel; results do not depend on it";
     UOPC_SHARED: "required", "not set",
         "let uopc's own tests fail instead of being skipped where data beside the checkout are missing";
     UOPC_DEEP: "anything", "not set",
@@ -107,6 +110,9 @@ pub enum DeviceChoice {
     Interp,
 }
 
+/// The most threads that run a kernel.
+pub const MAX_THREADS: usize = 256;
+
 /// Everything that can be set from outside.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Settings {
@@ -124,8 +130,12 @@ pub struct Settings {
     pub fuel: Option<u64>,
     /// `UOPC_SCHEDULE`.
     pub schedule: Schedule,
+    /// What schedules are made for: this machine, whatever the environment says.
+    pub machine: Machine,
     /// `UOPC_DEVICE`.
     pub device: DeviceChoice,
+    /// `UOPC_THREADS`; `None`: as many as the process has processors.
+    pub threads: Option<usize>,
     /// `CC`.
     pub cc: Option<String>,
     /// `UOPC_CACHE_DIR`; `None`: nothing is kept between processes.
@@ -145,7 +155,9 @@ impl Default for Settings {
             disable: BTreeSet::new(),
             fuel: None,
             schedule: Schedule::Default,
+            machine: Machine::native(),
             device: DeviceChoice::Auto,
+            threads: None,
             cc: None,
             cache_dir: None,
             cache_limit: 1 << 30,
@@ -265,6 +277,10 @@ impl Settings {
                     "interp" => DeviceChoice::Interp,
                     _ => return None,
                 }
+            }
+            "UOPC_THREADS" => {
+                let threads = text.parse().ok();
+                self.threads = Some(threads.filter(|n| (1..=MAX_THREADS).contains(n))?);
             }
             // Only tests read these.
             "UOPC_SHARED" | "UOPC_DEEP" | "UOPC_PERF" => {}

@@ -4,6 +4,7 @@
 
 pub mod error;
 pub mod debug;
+pub mod machine;
 pub mod ir;
 #[macro_use]
 pub mod rewrite;

@@ -14,6 +14,7 @@ use support::engines::{c_device, interpret, run_compiled};
 use support::finite;
 use support::golden::{self, Golden, each};
 use support::runs;
+use support::schedules;
 use uopc::Error;
 use uopc::backend::c::render::render;
 use uopc::compile::Engine;
@@ -302,6 +303,18 @@ fn loopform() {
             None if printed.lines().count() != written.len() => Err("a line too many".into()),
             None => Ok(()),
         }
+    });
+}
+
+/// Rewrites by name with their arguments, or the whole layout for a fixed machine.
+#[test]
+fn schedule() {
+    each("schedule", |file| {
+        let before = loop_graph(file)?;
+        let (made, refused) = (file.list("rewrite"), file.list("refused"));
+        let after = schedules::rewritten(&before, &made, &refused, &file.list("machine"))?;
+        same_runs(&before, &after)?;
+        file.compare(&after.to_uir())
     });
 }
 

@@ -76,11 +76,13 @@ fn names_that_c_does_not_take_are_changed() {
 }
 
 #[test]
-fn a_unit_ends_with_its_entries() {
+fn a_unit_is_the_team_its_kernels_and_their_entries() {
     let unit = render_unit(&[&program("add_one.uir")]);
     let expected = format!(
-        "{}\n#define EXPORT __attribute__((visibility(\"default\")))\n\
-         EXPORT void uopc_entry_0(void** args) {{ add_one(args[0], args[1]); }}\n",
+        "{}\nstruct uopc_team;\n\
+         #define EXPORT __attribute__((visibility(\"default\")))\n\
+         EXPORT void uopc_entry_0(void** args, struct uopc_team* team) \
+         {{ add_one(args[0], args[1]); }}\n",
         parts("add_one.uir").1
     );
     assert_eq!(unit.text, expected);

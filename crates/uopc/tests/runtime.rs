@@ -4,13 +4,18 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use half::{bf16, f16};
 use tempfile::TempDir;
-use uopc::runtime::buffer::{ALIGNMENT, Element};
+use uopc::Tensor;
+use uopc::compile::Engine;
+use uopc::debug::Settings;
+use uopc::runtime::buffer::Element;
 use uopc::runtime::cache::{Key, ObjectCache};
+use uopc::runtime::pool::ALIGNMENT;
 use uopc::runtime::{Memory, Place, Pool, Storage};
+use uopc::tensor::with_engine;
 
 // ---- memory ----
 
@@ -108,6 +113,49 @@ fn idle_memory_is_bounded() {
 }
 
 #[test]
+fn sizes_that_are_left_behind_give_way() {
+    // Four times the limit of one size, then another size again and again.
+    let pool = Pool::new(10_000);
+    drop((0..8).map(|_| pool.take(4096).unwrap()).collect::<Vec<_>>());
+    for round in 0..10 {
+        drop((pool.take(1024).unwrap(), pool.take(2048).unwrap()));
+        assert_eq!(pool.fresh_blocks(), 10, "round {round}");
+    }
+    assert_eq!(pool.taken_blocks(), 28);
+    assert_eq!(pool.idle_bytes(), 4096 + 1024 + 2048);
+    // What is larger than the limit is never kept, and nothing goes for it.
+    drop(pool.take(20_000).unwrap());
+    assert_eq!(pool.idle_bytes(), 4096 + 1024 + 2048);
+}
+
+#[test]
+fn fresh_memory_holds_zeros() {
+    let pool = Pool::new(0);
+    for bytes in [1, 4096, (2 << 20) - 1, (2 << 20) + 1, 5 << 20, 16 << 20] {
+        for _ in 0..3 {
+            let mut memory = pool.take(bytes).unwrap().share();
+            assert!(memory.as_bytes().iter().all(|&b| b == 0), "{bytes}");
+            assert_eq!(memory.pointer() as usize % ALIGNMENT, 0);
+            let written = Storage::reclaim(memory).unwrap();
+            written.write_at(0, &vec![1; bytes]);
+            memory = written.share();
+            assert!(memory.as_bytes().iter().all(|&b| b == 1), "{bytes}");
+        }
+    }
+    assert_eq!((pool.idle_bytes(), pool.live_bytes()), (0, 0));
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn large_memory_begins_with_a_large_page() {
+    let pool = Pool::new(1 << 30);
+    let taken = [2 << 20, 3 << 20, 7 << 20].map(|n| pool.take(n).unwrap().share());
+    for memory in &taken {
+        assert_eq!(memory.pointer() as usize % (2 << 20), 0);
+    }
+}
+
+#[test]
 fn repeated_use_takes_no_new_memory() {
     let pool = Pool::new(1 << 24);
     for step in 0..1000 {
@@ -167,6 +215,60 @@ fn memory_beyond_the_machine_is_an_error() {
         let text =
             format!("out of memory: {bytes} bytes can't be had; use smaller tensors or batches");
         assert_eq!(error.to_string(), text);
+    }
+}
+
+/// A step that drops its result takes memory once; a running mean that keeps one takes it twice.
+#[test]
+fn large_results_take_the_memory_of_those_before() {
+    let engine = Arc::new(Engine::new(Settings::default()).unwrap());
+    with_engine(&engine, || {
+        let pool = engine.device().pool();
+        let x = Tensor::from((0..1 << 20).map(|k| k as f32).collect::<Vec<_>>());
+        for _ in 0..20 {
+            (&x + &x).realize().unwrap();
+        }
+        assert_eq!((pool.taken_blocks(), pool.fresh_blocks()), (20, 1));
+        let mut mean = x.clone();
+        for _ in 0..20 {
+            mean = &mean + &x;
+            mean.realize().unwrap();
+        }
+        assert_eq!((pool.taken_blocks(), pool.fresh_blocks()), (40, 2));
+    });
+}
+
+/// Not a test: what fresh pages cost, with `UOPC_PERF` set.
+#[test]
+fn the_price_of_fresh_pages() {
+    if std::env::var_os("UOPC_PERF").is_none() {
+        return;
+    }
+    let ones = vec![1u8; 64 << 20];
+    for threads in [1, 2] {
+        let mut times = [Vec::new(), Vec::new()];
+        for _ in 0..11 {
+            let pool = Pool::new(0);
+            let started = Instant::now();
+            let write = || {
+                let part = &ones[..ones.len() / threads];
+                let memory = pool.take(part.len()).unwrap();
+                memory.write_at(0, part);
+                let again = Instant::now();
+                memory.write_at(0, part);
+                again.elapsed()
+            };
+            let again = thread::scope(|scope| {
+                let writers: Vec<_> = (0..threads).map(|_| scope.spawn(write)).collect();
+                let again = writers.into_iter().map(|w| w.join().unwrap());
+                again.max().unwrap()
+            });
+            times[0].push(started.elapsed() - again);
+            times[1].push(again);
+        }
+        times.iter_mut().for_each(|t| t.sort());
+        let [first, second] = times.map(|t| t[5].as_secs_f64() * 1e3);
+        println!("64 MiB by {threads} threads: first {first:.1} ms, again {second:.1} ms");
     }
 }
 

@@ -30,6 +30,7 @@ fn each_variable_sets_its_field() {
         ("UOPC_FUEL", "12"),
         ("UOPC_SCHEDULE", "plain"),
         ("UOPC_DEVICE", "interp"),
+        ("UOPC_THREADS", "3"),
         ("CC", "clang -m64"),
         ("UOPC_CACHE_DIR", "c"),
         ("UOPC_CACHE_LIMIT", "3M"),
@@ -42,6 +43,7 @@ fn each_variable_sets_its_field() {
     assert_eq!(settings.fuel, Some(12));
     assert_eq!(settings.schedule, Schedule::Plain);
     assert_eq!(settings.device, DeviceChoice::Interp);
+    assert_eq!(settings.threads, Some(3));
     assert_eq!(settings.cc.as_deref(), Some("clang -m64"));
     assert_eq!(settings.cache_dir.as_deref(), Some(Path::new("c")));
     assert_eq!(settings.cache_limit, 3 << 20);
@@ -72,6 +74,9 @@ fn a_value_that_is_not_accepted_is_an_error_that_lists_those_that_are() {
         ("UOPC_TIME", "2"),
         ("UOPC_FUEL", "-1"),
         ("UOPC_DEVICE", "cuda"),
+        ("UOPC_THREADS", "0"),
+        ("UOPC_THREADS", "257"),
+        ("UOPC_THREADS", "all"),
         ("UOPC_CACHE_LIMIT", "1T"),
         ("UOPC_CACHE_LIMIT", "99999999999G"),
     ] {

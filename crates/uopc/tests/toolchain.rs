@@ -258,6 +258,37 @@ fn a_compiler_may_have_words_of_its_own() {
     );
 }
 
+/// Compiles this instead of what the library writes: the calling convention as C sees it.
+const PARALLEL: &str = "
+struct uopc_team {
+    void (*run)(struct uopc_team*, void (*)(void*, long, long), void*, long);
+};
+static void part(void* context, long i, long worker) {
+    float** args = context;
+    args[1][i] = worker < 0 || worker > 2 ? -1 : args[0][i] + 1;
+}
+__attribute__((visibility(\"default\"))) void uopc_entry_0(void** args, struct uopc_team* team) {
+    team->run(team, part, args, 2);
+    team->run(team, part, args, 3);
+    team->run(team, part, args, 0);
+    team->run(team, part, args, -1);
+}
+";
+
+#[test]
+fn an_entry_gets_the_team() {
+    let site = Site::new();
+    let source = site.root.path().join("parallel.c");
+    fs::write(&source, PARALLEL).unwrap();
+    let cc = site.compiler(&format!(
+        "for a in \"$@\"; do case \"$a\" in *.c) cp '{}' \"$a\";; esac; done\nexec \"$CC\" \"$@\"",
+        source.display()
+    ));
+    for threads in [1, 3] {
+        run(&site.device(Some(&cc)).with_threads(threads)).unwrap();
+    }
+}
+
 #[test]
 fn the_first_name_on_the_search_path_is_taken() {
     let root = TempDir::new().unwrap();

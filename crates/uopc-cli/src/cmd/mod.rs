@@ -1,5 +1,6 @@
 //! The commands, one file each; [`Command`] is what the command line says.
 
+pub mod bench;
 pub mod eval;
 pub mod grad;
 pub mod lists;
@@ -37,6 +38,8 @@ pub enum Command {
     Grad(grad::Args),
     /// Apply passes to a graph: text in, text out
     Opt(opt::Args),
+    /// Time workloads, in the names and the form of other frameworks' scripts
+    Bench(bench::Args),
     /// List the operations of the language
     Ops(lists::Format),
     /// List the passes, in the order of the pipeline
@@ -60,6 +63,7 @@ impl Command {
             Command::Run(args) => run::run(args, out),
             Command::Grad(args) => grad::grad(args, out),
             Command::Opt(args) => opt::opt(args, out),
+            Command::Bench(args) => bench::bench(args, out),
             Command::Ops(format) => lists::ops(*format, out),
             Command::Passes(format) => lists::passes(*format, out),
             Command::Rules(format) => lists::rules(*format, out),

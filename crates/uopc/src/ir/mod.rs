@@ -11,6 +11,7 @@ pub mod composite;
 pub mod fold;
 pub mod scalar;
 pub mod bounds;
+pub mod affine;
 pub mod positions;
 pub mod visit;
 pub mod form;

@@ -24,6 +24,9 @@ pub const MAX_SELECTED_PARTS: usize = 16;
 /// whatever it costs: bounds the work of this decision.
 const MAX_READERS: usize = 16;
 
+/// Movement ops looked through between the top of a PAD and its STACK.
+const PADDING_REACH: usize = 8;
+
 /// Why a value has a buffer.
 pub type Reason = &'static str;
 
@@ -153,7 +156,10 @@ fn limit_repeated_work(graph: &Graph, reasons: &mut [Option<Reason>]) {
     for i in (0..graph.len()).rev() {
         let u = &graph.nodes[i];
         if reasons[i].is_none() {
-            reasons[i] = reason_for(u, &readers[i], cost[i], tail[i]);
+            reasons[i] = match is_padding(graph, i) {
+                true => repeated_work(u, &readers[i], cost[i]),
+                false => reason_for(u, &readers[i], cost[i], tail[i]),
+            };
         }
         let own: SmallVec<[Reader; 2]> = if reasons[i].is_some() {
             let times = u.shape().numel() as f64;
@@ -249,10 +255,33 @@ fn reason_for(u: &UOp, readers: &[Reader], cost: f64, tail: bool) -> Option<Reas
     if matches!(u.op(), Op::Stack) && u.src().len() > MAX_SELECTED_PARTS {
         return Some("stack of many parts");
     }
-    if (times / n - 1.0) * cost > REPEATED_WORK || readers.len() > MAX_READERS {
-        return Some("repeated work");
+    repeated_work(u, readers, cost)
+}
+
+fn repeated_work(u: &UOp, readers: &[Reader], cost: f64) -> Option<Reason> {
+    let n = u.shape().numel() as f64;
+    let times: f64 = readers.iter().map(|r| r.times).sum();
+    let much = (times / n - 1.0) * cost > REPEATED_WORK || readers.len() > MAX_READERS;
+    (n > 0.0 && much).then_some("repeated work")
+}
+
+/// Whether a node is what movement makes of a STACK without repeating elements, such as the SHRINK
+/// at the end of a PAD: its buffer is smaller than that of the STACK and lies in order.
+fn is_padding(graph: &Graph, i: usize) -> bool {
+    let moves = |i: usize| matches!(graph.nodes[i].op(), Op::Shrink(_) | Op::Permute(_));
+    if !moves(i) {
+        return false;
     }
-    None
+    let mut below = i;
+    for _ in 0..PADDING_REACH {
+        match graph.nodes[below].op() {
+            Op::Shrink(_) | Op::Permute(_) | Op::Reshape(_) => {
+                below = graph.src(below)[0] as usize;
+            }
+            op => return matches!(op, Op::Stack),
+        }
+    }
+    false
 }
 
 /// For each node the operations of computing one element from buffers, reductions counting as

@@ -7,8 +7,10 @@ pub mod linearize;
 pub mod memory;
 pub mod pipeline;
 pub mod rangeify;
+pub mod schedule;
 pub mod simplify;
 pub mod strip_detach;
+pub mod times;
 
 use std::time::Instant;
 
@@ -19,6 +21,7 @@ use crate::ir::{UOp, print, verify};
 use crate::rules;
 
 use kernelize::Kernelized;
+use times::Times;
 
 /// One row of the pass table.
 pub struct PassInfo {
@@ -61,6 +64,12 @@ pub const PASSES: &[PassInfo] = &[
     PassInfo {
         name: "simplify_loops",
         description: "apply the scalar and index rules until none fires",
+        takes: "loop graph",
+        gives: "loop graph",
+    },
+    PassInfo {
+        name: "schedule",
+        description: "lay loops out for the machine: split, tile, vectorise, pack, share among threads",
         takes: "loop graph",
         gives: "loop graph",
     },
@@ -165,38 +174,59 @@ impl<T: Form, M> Form for (T, M) {
     }
 }
 
-/// Runs one pass: checks, times and prints its result if the settings ask for that. Graphs are
-/// verified where they are made, by the constructors of `ir::verify`, whatever the settings; what
-/// is left is checked here.
-///
-/// # Panics
-/// When the result breaks a rule of its form, which is a mistake in the pass.
-fn step<I: Form, O: Form>(
-    name: &'static str,
-    settings: &Settings,
-    input: &I,
-    run: impl FnOnce() -> Result<O>,
-) -> Result<O> {
-    let started = Instant::now();
-    let output = run()?;
-    if settings.verify
-        && let Err(broken) = output.verify()
-    {
-        let (before, after) = (input.text(), output.text());
-        panic!("{name}: {broken}\n; before {name}\n{before}\n; after {name}\n{after}");
+/// Runs passes one after another, as the settings say.
+struct Passes<'s> {
+    settings: &'s Settings,
+    times: Times,
+}
+
+impl<'s> Passes<'s> {
+    fn new(settings: &'s Settings) -> Passes<'s> {
+        Passes {
+            settings,
+            times: Times::default(),
+        }
     }
-    if settings.time {
-        let micros = started.elapsed().as_secs_f64() * 1e6;
-        let (before, after) = (input.nodes(), output.nodes());
-        log::info!(target: "uopc::time", "{name}: {micros:.0} us, {before} -> {after} nodes");
+
+    /// Runs one pass: checks, times and prints its result if the settings ask for that. Graphs are
+    /// verified where they are made, by the constructors of `ir::verify`, whatever the settings;
+    /// what is left is checked here.
+    ///
+    /// # Panics
+    /// When the result breaks a rule of its form, which is a mistake in the pass.
+    fn run<I: Form, O: Form>(
+        &mut self,
+        name: &'static str,
+        input: &I,
+        pass: impl FnOnce() -> Result<O>,
+    ) -> Result<O> {
+        let started = Instant::now();
+        let output = pass()?;
+        if self.settings.time {
+            let time = started.elapsed();
+            self.times.add(name, time, input.nodes(), output.nodes());
+        }
+        if self.settings.verify
+            && let Err(broken) = output.verify()
+        {
+            let (before, after) = (input.text(), output.text());
+            panic!("{name}: {broken}\n; before {name}\n{before}\n; after {name}\n{after}");
+        }
+        let dump = match &self.settings.dump {
+            Dump::Nothing => false,
+            Dump::After(wanted) => wanted == name,
+            Dump::All => true,
+        };
+        if dump {
+            log::info!(target: "uopc::dump", "; after {name}\n{}", output.text());
+        }
+        Ok(output)
     }
-    let dump = match &settings.dump {
-        Dump::Nothing => false,
-        Dump::After(wanted) => wanted == name,
-        Dump::All => true,
-    };
-    if dump {
-        log::info!(target: "uopc::dump", "; after {name}\n{}", output.text());
+
+    /// Reports how long each pass took, if the settings ask for that.
+    fn end(self) {
+        for line in self.times.lines() {
+            log::info!(target: "uopc::time", "{line}");
+        }
     }
-    Ok(output)
 }

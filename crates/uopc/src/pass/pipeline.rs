@@ -1,16 +1,21 @@
 //! The pipeline from a shape graph to launches, one straight list, and the reason for each place.
 
-use crate::debug::Settings;
+use std::collections::hash_map::Entry;
+
+use rustc_hash::FxHashMap;
+
+use crate::debug::{Schedule, Settings};
 use crate::error::Result;
-use crate::ir::form::{BufferIndex, LoopGraph, Plan, Program, ShapeGraph};
+use crate::ir::form::{BufferIndex, Kernel, LoopGraph, Plan, Program, ShapeGraph};
 use crate::ir::visit::Graph;
 use crate::ir::{Op, UOp};
 
+use super::Passes;
 use super::kernelize::{Kernelized, kernelize};
 use super::linearize::linearize;
 use super::rangeify::rangeify;
+use super::schedule::schedule;
 use super::simplify::{simplify_loops, simplify_shapes};
-use super::step;
 use super::strip_detach::strip_detach;
 
 /// What a shape graph is lowered to.
@@ -39,8 +44,10 @@ pub struct Launch {
 /// # Errors
 /// When the graph reads live memory or holds an op that can't be lowered yet.
 pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Result<Lowered> {
+    let mut passes = Passes::new(settings);
+
     // Markers go first: only autodiff reads them, and they would hide what rules look for.
-    let (stripped, unmarked) = step("strip_detach", settings, graph, || {
+    let (stripped, unmarked) = passes.run("strip_detach", graph, || {
         match settings.disable.contains("strip_detach") {
             true => Ok((graph.clone(), Graph::new(graph.roots()).nodes)),
             false => strip_detach(graph),
@@ -49,29 +56,30 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
 
     // Shape rules come before kernels exist, so that constants, empty tensors and movement that
     // cancels never become work or buffers.
-    let (simple, simplified) = step("simplify", settings, &stripped, || {
+    let (simple, simplified) = passes.run("simplify", &stripped, || {
         simplify_shapes(&stripped, settings)
     })?;
 
     // What becomes a buffer is decided on whole tensors, where readers can be counted.
     let Kernelized { plan, buffer_of } =
-        step("kernelize", settings, &simple, || kernelize(&simple, name))?;
+        passes.run("kernelize", &simple, || kernelize(&simple, name))?;
 
-    let mut launches = Vec::with_capacity(plan.kernels.len());
+    // Layers that are alike have kernels whose bodies are one node: each is lowered once.
+    let mut launches: Vec<Launch> = Vec::with_capacity(plan.kernels.len());
+    let mut known: FxHashMap<(&[UOp], Vec<u32>, &str), usize> = FxHashMap::default();
     for kernel in &plan.kernels {
-        // Loops make movement into index arithmetic, which shape rules could not see.
-        let loops = step("rangeify", settings, kernel, || rangeify(kernel))?;
-
-        // Index arithmetic collapses, gates become constants, and products that no fold reads
-        // any more may be computed ahead.
-        let loops = step("simplify_loops", settings, &loops, || {
-            simplify_loops(&loops, settings)
-        })?;
-
-        // Names and order come last, when nothing is rewritten any more.
-        let program = step("linearize", settings, &loops, || linearize(&loops))?;
-        launches.push(Launch { loops, program });
+        let outs = kernel.outs.iter().map(|&(slot, _)| slot).collect();
+        let equal = known.entry((kernel.body.roots(), outs, &kernel.name));
+        let launch = match equal {
+            Entry::Occupied(earlier) => launches[*earlier.get()].clone(),
+            Entry::Vacant(new) => {
+                new.insert(launches.len());
+                launch(kernel, &mut passes, settings)?
+            }
+        };
+        launches.push(launch);
     }
+    passes.end();
     let homes = homes(graph, &unmarked, &stripped, &simplified, |u| {
         buffer_of.get(u).copied()
     });
@@ -80,6 +88,39 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
         launches,
         homes,
     })
+}
+
+/// Lowers one kernel.
+fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<Launch> {
+    // Loops make movement into index arithmetic, which shape rules could not see.
+    let loops = passes.run("rangeify", kernel, || rangeify(kernel))?;
+
+    // Index arithmetic collapses, gates become constants, and products that no fold reads any more
+    // may be computed ahead.
+    let loops = passes.run("simplify_loops", &loops, || {
+        simplify_loops(&loops, settings)
+    })?;
+
+    // Layout comes when index arithmetic is plain enough to be analysed; what it splits and packs is
+    // simplified again.
+    let loops = match settings.schedule {
+        Schedule::Plain => loops,
+        Schedule::Default => {
+            let laid_out = passes.run("schedule", &loops, || {
+                match settings.disable.contains("schedule") {
+                    true => Ok(loops.clone()),
+                    false => schedule(&loops, &settings.machine),
+                }
+            })?;
+            passes.run("simplify_loops", &laid_out, || {
+                simplify_loops(&laid_out, settings)
+            })?
+        }
+    };
+
+    // Names and order come last, when nothing is rewritten any more.
+    let program = passes.run("linearize", &loops, || linearize(&loops))?;
+    Ok(Launch { loops, program })
 }
 
 /// Follows each node of the original graph through the passes to the buffer that holds it.

@@ -147,10 +147,14 @@ fn split(x: &UOp, c: i128, bounds: &mut Bounds) -> Result<(i128, Sum, Sum), Miss
     for &g in factors.iter().rev().filter(|&&g| g > 1) {
         let (mut q, mut r) = (Sum::default(), Sum::default());
         for (term, k) in &sum.terms {
-            if k % g == 0 {
-                q.terms.push((term.clone(), k / g));
-            } else {
-                r.terms.push((term.clone(), *k));
+            // A factor beyond g is a multiple of g and a rest, as in windows: (i * 9 + j) % 8.
+            let (whole, rest) = (k.div_euclid(g), k.rem_euclid(g));
+            let small = k.abs() < g;
+            if whole != 0 && !small {
+                q.terms.push((term.clone(), whole));
+            }
+            if rest != 0 {
+                r.terms.push((term.clone(), if small { *k } else { rest }));
             }
         }
         q.constant = sum.constant.div_euclid(g);

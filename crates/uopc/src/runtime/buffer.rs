@@ -5,231 +5,46 @@
 //! meet no reader. [`Memory::share`] turns it into a [`Storage`], which is read by anyone and
 //! written by no one. [`Storage::reclaim`] goes back if there is one owner.
 //!
-//! Memory comes from a [`Pool`]. It is initialised: fresh blocks are zeroed, used ones hold what
-//! was there. Blocks are aligned to 64 bytes, a cache line and the widest vector, and return to
-//! their pool when the last owner drops them. A [`Storage`] may also be memory that someone else
-//! owns, see [`Storage::foreign`]. Kernels and the interpreter ask of what they read only that it
-//! is aligned to its elements; the 64 bytes of the pool are for speed.
+//! Memory comes from a [`Pool`]. It is initialised, with zeros or with what was there. A [`Storage`]
+//! may also be memory that someone else owns, see [`Storage::foreign`]. Kernels and the interpreter
+//! ask of what they read only that it is aligned to its elements; the 64 bytes of the pool are for
+//! speed.
 
 #![allow(unsafe_code)]
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::any::Any;
 use std::cell::Cell;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use half::{bf16, f16};
-use parking_lot::Mutex;
 
-use crate::error::{Error, Result};
+use super::pool::{Loan, Pool};
+use crate::error::Result;
 use crate::ir::DType;
-
-/// Alignment of all memory from pools, in bytes.
-pub const ALIGNMENT: usize = 64;
-
-/// Bytes of unused memory that a pool keeps for the next taker.
-pub const IDLE_LIMIT: usize = 1 << 30;
-
-// ---- the pool ----
-
-/// Where memory comes from and returns to: fresh pages cost more than the arithmetic on them.
-pub struct Pool {
-    idle: Mutex<Idle>,
-    limit: usize,
-    live: AtomicUsize,
-    peak: AtomicUsize,
-    fresh: AtomicUsize,
-}
-
-#[derive(Default)]
-struct Idle {
-    /// Unused blocks by the number of their [`class`].
-    blocks: Vec<Vec<Block>>,
-    bytes: usize,
-}
-
-impl Pool {
-    /// A pool that keeps at most `limit` bytes of unused memory.
-    pub fn new(limit: usize) -> Arc<Pool> {
-        Arc::new(Pool {
-            idle: Mutex::default(),
-            limit,
-            live: AtomicUsize::new(0),
-            peak: AtomicUsize::new(0),
-            fresh: AtomicUsize::new(0),
-        })
-    }
-
-    /// The pool that host data and the global engine share.
-    pub fn global() -> &'static Arc<Pool> {
-        static GLOBAL: LazyLock<Arc<Pool>> = LazyLock::new(|| Pool::new(IDLE_LIMIT));
-        &GLOBAL
-    }
-
-    /// Memory of that many bytes with unspecified content.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] when the system has no more.
-    pub fn take(self: &Arc<Self>, bytes: usize) -> Result<Memory> {
-        let capacity = capacity(bytes).ok_or(Error::Memory { bytes })?;
-        let block = match self.reuse(capacity) {
-            Some(block) => block,
-            None => {
-                self.fresh.fetch_add(1, Relaxed);
-                Block::allocate(capacity).ok_or(Error::Memory { bytes })?
-            }
-        };
-        let live = self.live.fetch_add(capacity, Relaxed) + capacity;
-        self.peak.fetch_max(live, Relaxed);
-        let owned = Owned {
-            block: Some(block),
-            bytes,
-            pool: self.clone(),
-        };
-        Ok(Memory {
-            owned,
-            one_thread: PhantomData,
-        })
-    }
-
-    fn reuse(&self, capacity: usize) -> Option<Block> {
-        let mut idle = self.idle.lock();
-        let block = idle.blocks.get_mut(class(capacity))?.pop()?;
-        debug_assert_eq!(block.capacity, capacity, "a class has one capacity");
-        idle.bytes -= capacity;
-        Some(block)
-    }
-
-    fn give_back(&self, block: Block) {
-        let capacity = block.capacity;
-        self.live.fetch_sub(capacity, Relaxed);
-        let mut idle = self.idle.lock();
-        // Beyond the limit the block is freed, after the lock is gone.
-        if idle.bytes + capacity <= self.limit {
-            idle.bytes += capacity;
-            let class = class(capacity);
-            if idle.blocks.len() <= class {
-                idle.blocks.resize_with(class + 1, Vec::new);
-            }
-            idle.blocks[class].push(block);
-        }
-    }
-
-    /// Bytes in use, counted as capacities.
-    pub fn live_bytes(&self) -> usize {
-        self.live.load(Relaxed)
-    }
-
-    /// The most bytes that were ever in use at once.
-    pub fn peak_bytes(&self) -> usize {
-        self.peak.load(Relaxed)
-    }
-
-    /// Bytes kept for the next taker.
-    pub fn idle_bytes(&self) -> usize {
-        self.idle.lock().bytes
-    }
-
-    /// How often memory came from the system and not from the pool.
-    pub fn fresh_blocks(&self) -> usize {
-        self.fresh.load(Relaxed)
-    }
-
-    /// Returns all unused memory to the system.
-    pub fn trim(&self) {
-        let unused = std::mem::take(&mut *self.idle.lock());
-        drop(unused);
-    }
-}
-
-/// The capacity for a request: four sizes for each power of two, so that at most a fifth is
-/// wasted and similar requests share blocks. `None` for sizes that no machine has.
-fn capacity(bytes: usize) -> Option<usize> {
-    let bytes = bytes.max(ALIGNMENT);
-    let step = (bytes.checked_next_power_of_two()? / 8).max(ALIGNMENT);
-    let capacity = bytes.checked_next_multiple_of(step)?;
-    (capacity <= isize::MAX as usize - ALIGNMENT).then_some(capacity)
-}
-
-/// The number of a capacity among all that [`capacity`] gives: four for each power of two.
-fn class(capacity: usize) -> usize {
-    let octave = (capacity / ALIGNMENT).ilog2();
-    let quarter = ((4 * (capacity / ALIGNMENT)) >> octave) - 4;
-    4 * octave as usize + quarter
-}
-
-/// A piece of the heap that this value alone frees.
-struct Block {
-    pointer: NonNull<u8>,
-    capacity: usize,
-}
-
-// SAFETY: a block is an owner of heap memory without access to it; whoever gives access says how.
-unsafe impl Send for Block {}
-// SAFETY: as above.
-unsafe impl Sync for Block {}
-
-impl Block {
-    fn layout(capacity: usize) -> Option<Layout> {
-        Layout::from_size_align(capacity, ALIGNMENT).ok()
-    }
-
-    fn allocate(capacity: usize) -> Option<Block> {
-        let layout = Block::layout(capacity)?;
-        // SAFETY: `capacity` rounds up to at least ALIGNMENT, so the size is not zero.
-        let pointer = unsafe { alloc_zeroed(layout) };
-        NonNull::new(pointer).map(|pointer| Block { pointer, capacity })
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        let layout = Block::layout(self.capacity).expect("it was valid when allocated");
-        // SAFETY: allocated by `allocate` with this layout, freed here only.
-        unsafe { dealloc(self.pointer.as_ptr(), layout) }
-    }
-}
-
-/// A block on loan from a pool.
-struct Owned {
-    /// Present until dropped.
-    block: Option<Block>,
-    bytes: usize,
-    pool: Arc<Pool>,
-}
-
-impl Owned {
-    fn pointer(&self) -> *mut u8 {
-        let block = self.block.as_ref().expect("present until dropped");
-        block.pointer.as_ptr()
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        if let Some(block) = self.block.take() {
-            self.pool.give_back(block);
-        }
-    }
-}
 
 // ---- memory being written ----
 
 /// Memory with one owner, which may be written. Shared references to it stay on one thread, so
 /// reads and writes through them alternate, as with a [`Cell`].
 pub struct Memory {
-    owned: Owned,
+    loan: Loan,
     one_thread: PhantomData<Cell<u8>>,
 }
 
 impl Memory {
+    pub(super) fn new(loan: Loan) -> Memory {
+        Memory {
+            loan,
+            one_thread: PhantomData,
+        }
+    }
+
     /// How many bytes were asked for.
     pub fn bytes(&self) -> usize {
-        self.owned.bytes
+        self.loan.bytes()
     }
 
     /// Writes bytes at an offset.
@@ -273,7 +88,7 @@ impl Memory {
 
     /// Ends writing: from here on the content never changes.
     pub fn share(self) -> Arc<Storage> {
-        Arc::new(Storage(Holder::Pool(self.owned)))
+        Arc::new(Storage(Holder::Pool(self.loan)))
     }
 
     fn check(&self, offset: usize, len: usize) {
@@ -287,7 +102,7 @@ impl Memory {
 
     /// The address of an offset within the memory.
     fn pointer(&self, offset: usize) -> *mut u8 {
-        self.owned.pointer().wrapping_add(offset)
+        self.loan.pointer().wrapping_add(offset)
     }
 }
 
@@ -300,7 +115,7 @@ pub struct Storage(Holder);
 /// Who holds the memory of a storage.
 enum Holder {
     /// This crate.
-    Pool(Owned),
+    Pool(Loan),
     /// Somebody else.
     Foreign(Foreign),
 }
@@ -374,7 +189,7 @@ impl Storage {
     /// How many bytes it holds.
     pub fn bytes(&self) -> usize {
         match &self.0 {
-            Holder::Pool(owned) => owned.bytes,
+            Holder::Pool(loan) => loan.bytes(),
             Holder::Foreign(foreign) => foreign.bytes,
         }
     }
@@ -382,7 +197,7 @@ impl Storage {
     /// Where its bytes are, as long as it lives. Nobody may write through this.
     pub fn pointer(&self) -> *const u8 {
         match &self.0 {
-            Holder::Pool(owned) => owned.pointer(),
+            Holder::Pool(loan) => loan.pointer(),
             Holder::Foreign(foreign) => foreign.pointer.as_ptr(),
         }
     }
@@ -411,10 +226,7 @@ impl Storage {
     /// The storage itself when others own it, too, or the memory is foreign.
     pub fn reclaim(this: Arc<Storage>) -> std::result::Result<Memory, Arc<Storage>> {
         match Arc::try_unwrap(this)?.0 {
-            Holder::Pool(owned) => Ok(Memory {
-                owned,
-                one_thread: PhantomData,
-            }),
+            Holder::Pool(loan) => Ok(Memory::new(loan)),
             foreign @ Holder::Foreign(_) => Err(Arc::new(Storage(foreign))),
         }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::cache::{Key, ObjectCache};
 use super::library::Library;
+use super::team::{self, Team};
 use super::{Code, Device, DeviceCounts, Executable, Memory, Parameter, Place, Pool, interrupt};
 use crate::backend::c::render::Argument;
 use crate::backend::c::toolchain::{Compiler, Wait, cpu};
@@ -17,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::ir::form::Program;
 
 /// Scratch arguments begin at multiples of this many bytes.
-const SCRATCH_ALIGNMENT: usize = super::buffer::ALIGNMENT;
+const SCRATCH_ALIGNMENT: usize = super::pool::ALIGNMENT;
 
 /// Compiles through C.
 pub struct CDevice {
@@ -26,12 +27,16 @@ pub struct CDevice {
     machine: [String; 4],
     cache: ObjectCache,
     pool: Arc<Pool>,
+    team: &'static Team,
     compiler_calls: AtomicU64,
     disk_hits: AtomicU64,
 }
 
 impl CDevice {
-    /// The device with the compiler named `cc`, else the first that the search path has.
+    /// The device with the compiler named `cc`, else the first that the search path has. Its
+    /// kernels run on all processors that this process may use, see [`with_threads`].
+    ///
+    /// [`with_threads`]: Self::with_threads
     ///
     /// # Errors
     /// One sentence that says why there is no compiler.
@@ -50,9 +55,16 @@ impl CDevice {
             machine,
             cache,
             pool,
+            team: Team::of(team::available()),
             compiler_calls: AtomicU64::new(0),
             disk_hits: AtomicU64::new(0),
         })
+    }
+
+    /// The same device with a team of that many threads.
+    pub fn with_threads(self, threads: usize) -> CDevice {
+        let team = Team::of(threads);
+        CDevice { team, ..self }
     }
 
     /// Compiles programs as one unit.
@@ -67,9 +79,10 @@ impl CDevice {
             false => Some(self.load(&unit)?),
         };
         let launches = unit.arguments.iter().zip(unit.entry_of);
-        let launches = launches.map(|(args, entry)| Launch::new(entry, args));
+        let launches = launches.map(|(args, entry)| Launch::new(entry, args, self.team.threads()));
         Ok(Box::new(Compiled {
             library,
+            team: self.team,
             launches: launches.collect(),
         }))
     }
@@ -185,6 +198,7 @@ impl Device for CDevice {
 struct Compiled {
     /// Absent when there are no launches.
     library: Option<Library>,
+    team: &'static Team,
     launches: Vec<Launch>,
 }
 
@@ -197,7 +211,7 @@ struct Launch {
 }
 
 impl Launch {
-    fn new(entry: usize, arguments: &[Argument]) -> Launch {
+    fn new(entry: usize, arguments: &[Argument], threads: usize) -> Launch {
         let mut launch = Launch {
             entry,
             parameters: Vec::new(),
@@ -209,9 +223,14 @@ impl Launch {
                 Argument::Param { slot, mode, bytes } => {
                     launch.parameters.push(Parameter { slot, mode, bytes });
                 }
-                Argument::Scratch { bytes } => {
+                Argument::Scratch { bytes, per_worker } => {
+                    // A size beyond all memory stays one, and is refused when it is asked for.
+                    let bytes = bytes.checked_next_multiple_of(SCRATCH_ALIGNMENT);
+                    let bytes = bytes.unwrap_or(usize::MAX);
+                    let pieces = if per_worker { threads } else { 1 };
+                    let bytes = bytes.saturating_mul(pieces);
                     launch.scratch.push((launch.scratch_bytes, bytes));
-                    launch.scratch_bytes += bytes.next_multiple_of(SCRATCH_ALIGNMENT);
+                    launch.scratch_bytes = launch.scratch_bytes.saturating_add(bytes);
                 }
             }
         }
@@ -239,7 +258,8 @@ impl Executable for Compiled {
             .library
             .as_ref()
             .expect("a plan with launches has code");
-        library.call(launch.entry, args.iter().copied().chain(scratch));
+        let args = args.iter().copied().chain(scratch);
+        library.call(launch.entry, args, self.team);
         Ok(())
     }
 }

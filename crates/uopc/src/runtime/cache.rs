@@ -40,7 +40,7 @@ impl Key {
 }
 
 /// First bytes of an entry; a change of the format or of the calling convention changes it.
-const FORMAT: &[u8] = b"uopc object 1\n";
+const FORMAT: &[u8] = b"uopc object 2\n";
 
 /// Bytes of an entry before the object: the format, then the digest.
 const HEAD: usize = FORMAT.len() + 32;

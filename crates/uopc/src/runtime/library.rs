@@ -8,10 +8,12 @@ use std::path::Path;
 use smallvec::SmallVec;
 
 use super::buffer::Place;
+use super::team::Team;
 use crate::error::{Error, Result};
 
-/// The one type that every entry of a unit has: it unpacks the pointers and calls its kernel.
-type Entry = unsafe extern "C" fn(*const *mut c_void);
+/// The one type that every entry of a unit has: it unpacks the pointers and calls its kernel, whose
+/// parallel loops the team does.
+type Entry = unsafe extern "C" fn(args: *const *mut c_void, team: *const Team);
 
 /// A loaded unit with its entries.
 pub struct Library {
@@ -47,18 +49,23 @@ impl Library {
         })
     }
 
-    /// Runs an entry on its arguments.
+    /// Runs an entry on its arguments, with a team for its parallel loops.
     ///
     /// `runtime::c_device` has checked that the entry takes these arguments, that they are as
     /// large as the kernel's parameters, and that those it writes may be written. That a kernel
     /// stays within its parameters is what the passes ensure: an index that could leave its memory
     /// has a gate. Tests run the same loops in the interpreter, which checks every access.
-    pub(super) fn call<'a>(&self, entry: usize, args: impl Iterator<Item = Place<'a>>) {
+    pub(super) fn call<'a>(
+        &self,
+        entry: usize,
+        args: impl Iterator<Item = Place<'a>>,
+        team: &Team,
+    ) {
         let pointers: SmallVec<[*mut c_void; 8]> = args.map(|arg| arg.pointer().cast()).collect();
         let entry = self.entries[entry];
         // SAFETY: the library is loaded as long as `self` lives; the arguments are borrowed for
-        // the call, and memory that is written has its only owner waiting here. The kernel takes
-        // these arguments and stays within them, as said above.
-        unsafe { entry(pointers.as_ptr()) }
+        // the call, and so is the team; memory that is written has its only owner waiting here. The
+        // kernel takes these arguments and stays within them, as said above, on whichever thread.
+        unsafe { entry(pointers.as_ptr(), team) }
     }
 }

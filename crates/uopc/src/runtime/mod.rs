@@ -5,14 +5,17 @@
 //! runtime does not know where launches come from; [`crate::compile`] brings them together with
 //! the passes.
 
+pub mod pool;
 pub mod buffer;
 pub mod cache;
+pub mod team;
 pub mod library;
 pub mod c_device;
 pub mod executor;
 pub mod interrupt;
 
-pub use buffer::{Element, Memory, Place, Pool, Storage};
+pub use buffer::{Element, Memory, Place, Storage};
+pub use pool::Pool;
 
 use std::sync::Arc;
 
@@ -73,7 +76,7 @@ pub trait Executable: Send + Sync {
     /// The parameters that a launch takes, by ascending slot.
     fn parameters(&self, launch: usize) -> &[Parameter];
 
-    /// Bytes of scratch memory that a launch takes while it runs.
+    /// Bytes of scratch memory that a launch takes while it runs, for all threads.
     fn scratch(&self, launch: usize) -> usize;
 
     /// Runs a launch to its end on these arguments, one for each of

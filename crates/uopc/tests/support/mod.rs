@@ -6,3 +6,4 @@ pub mod engines;
 pub mod finite;
 pub mod golden;
 pub mod runs;
+pub mod schedules;

@@ -4,6 +4,13 @@
 //! counter `ridxN`, in order of first appearance; a named value is `valN` if it was loaded, else
 //! `aluN`. Every binary expression stands in parentheses.
 //!
+//! Kinds of loops are permissions, and this is where they are used. A vector loop is straight code
+//! on vectors ([`lanes`](super::lanes)); unroll loops that index registers are written out
+//! ([`registers`](super::registers)); the body of a thread loop and the tile of a contraction are
+//! functions of their own ([`frame`](super::frame), [`nests`](super::nests)). A program with such
+//! loops counts in `long` and writes indices as sums, which compilers turn into pointers that move. A
+//! program without them looks as it always did.
+//!
 //! ```
 //! use uopc::backend::c::render::render;
 //! use uopc::ir::op::{Combine, Exec, Op, ParamMode};
@@ -33,22 +40,29 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::rc::Rc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::frame::{Frame, Kind, Opened};
+use super::lanes::{Lanes, vectorise};
 use super::prelude::Helper;
-use super::scalar::{bare, c_type, call, literal};
+use super::registers::{Layout, layouts, written_out};
+use super::scalar::{bare, c_type};
+use super::steps::{self, Block, Step};
+use super::{nests, share};
 use crate::ir::bounds::Bounds;
 use crate::ir::form::{Program, params};
-use crate::ir::op::{Combine, Exec, Op, ParamMode, ReduceOp, Space};
-use crate::ir::{DType, Scalar, UOp};
+use crate::ir::op::{Combine, Exec, Op, ParamMode};
+use crate::ir::{DType, UOp};
 
 /// Scratch of up to this many bytes stands on the stack; more is memory that the caller provides.
 pub const STACK_LIMIT: usize = 16 << 10;
 
 /// Loops of up to this many rounds are unrolled where the program allows it.
 const UNROLL_LIMIT: i128 = 64;
+
+/// Stands for the kernel's name in the text of a [`Kernel`].
+pub(super) const NAME: char = '\0';
 
 /// What a compiled kernel takes, in the order of its C parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,220 +80,327 @@ pub enum Argument {
     Scratch {
         /// Its size.
         bytes: usize,
+        /// Whether each thread of the team has its own: that of worker w begins at w times the
+        /// size, which is rounded up to a multiple of 64.
+        per_worker: bool,
     },
 }
 
 /// A kernel in C, without its name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Kernel {
-    /// From the parameter list to the closing brace.
-    pub text: String,
-    /// The names of its parameters are in `text`; these are their meanings.
+    /// The functions that it has its thread loops' bodies in.
+    parts: String,
+    /// From its parameter list to its closing brace.
+    text: String,
+    /// The names of its parameters are in its text; these are their meanings.
     pub arguments: Vec<Argument>,
     /// What it calls.
     pub helpers: BTreeSet<Helper>,
+    /// Whether its first parameter is the team.
+    pub threads: bool,
 }
 
-/// The C function of a program.
+impl Kernel {
+    /// The C functions of the kernel under that name.
+    pub fn named(&self, name: &str) -> String {
+        let text = format!("{}void {NAME}{}", self.parts, self.text);
+        text.replace(NAME, name)
+    }
+}
+
+/// Functions that several kernels may call, each text once.
+#[derive(Default)]
+pub struct Nests {
+    texts: Vec<String>,
+}
+
+impl Nests {
+    /// Their names.
+    pub fn names(&self) -> impl Iterator<Item = String> {
+        (0..self.texts.len()).map(|k| format!("nest{k}"))
+    }
+
+    /// Their C definitions.
+    pub fn text(&self) -> String {
+        let mut all = String::new();
+        for (name, text) in self.names().zip(&self.texts) {
+            // A call per tile is nothing; copies in every kernel would cost the time to compile them.
+            write!(
+                all,
+                "static __attribute__((noinline)) void {name}{text}\n"
+            )
+            .expect("a string takes all text");
+        }
+        all
+    }
+
+    /// The name of the function with this text, from its parameter list on.
+    pub(super) fn name(&mut self, text: String) -> String {
+        let known = self.texts.iter().position(|t| *t == text);
+        let k = known.unwrap_or_else(|| {
+            self.texts.push(text);
+            self.texts.len() - 1
+        });
+        format!("nest{k}")
+    }
+}
+
+/// The C functions of a program.
 pub fn render(program: &Program) -> String {
-    format!("void {}{}", program.name(), kernel(program).text)
+    let mut nests = Nests::default();
+    let kernel = kernel(program, &mut nests);
+    format!("{}{}", nests.text(), kernel.named(program.name()))
 }
 
-/// The C function of a program, in parts.
-pub fn kernel(program: &Program) -> Kernel {
-    let mut c = Renderer {
-        fused: fused_memory(program),
-        ..Renderer::default()
-    };
+/// The C functions of a program, in parts; those that other kernels may share go to `nests`.
+pub fn kernel(program: &Program, nests: &mut Nests) -> Kernel {
+    let (steps, renderer) = prepare(program, nests);
+    let mut c = renderer;
     let mut parameters = Vec::new();
     let mut arguments = Vec::new();
     for (slot, mode, dtype, n) in params(program.sink()) {
-        // Only a takeover reads and writes through one pointer; no two parameters ever overlap.
-        let restrict = match mode {
-            ParamMode::In | ParamMode::Out => " restrict",
-            ParamMode::InOut => "",
-        };
+        let restrict = restrict(mode);
         parameters.push(format!("{}*{restrict} data{slot}", c_type(dtype)));
         let bytes = n.saturating_mul(dtype.size());
         arguments.push(Argument::Param { slot, mode, bytes });
     }
-    for u in program.instructions() {
-        c.instruction(u);
+    for step in &steps {
+        c.step(step);
     }
-    for (name, dtype, n) in &c.scratch {
-        parameters.push(format!("{}* restrict {name}", c_type(*dtype)));
-        let bytes = n.saturating_mul(dtype.size());
-        arguments.push(Argument::Scratch { bytes });
+    for scratch in &c.scratch {
+        let (name, dtype) = (&scratch.name, scratch.dtype);
+        parameters.push(format!("{}* restrict {name}", c_type(dtype)));
+        arguments.push(Argument::Scratch {
+            bytes: scratch.n.saturating_mul(dtype.size()),
+            per_worker: scratch.per_worker,
+        });
+    }
+    if c.threads {
+        parameters.insert(0, "struct uopc_team* team".into());
     }
     let list = match parameters.is_empty() {
         true => "void".to_string(),
         false => parameters.join(", "),
     };
-    let text = format!("({list}) {{\n{}}}\n", c.lines);
+    c.fence();
+    let body = c.frames[0].text();
     Kernel {
-        text,
+        parts: c.parts,
+        text: format!("({list}) {{\n{body}}}\n"),
         arguments,
         helpers: c.helpers,
+        threads: c.threads,
     }
 }
 
-/// The function's body as far as it is written.
-#[derive(Default)]
-struct Renderer {
-    lines: String,
-    /// How many blocks are open.
-    depth: usize,
-    /// What each node is called or spelled. The nodes live as long as the program.
-    spelled: FxHashMap<usize, Rc<str>>,
-    ranges: usize,
-    locals: usize,
-    /// Scratch that the caller provides: name, element type and length.
-    scratch: Vec<(String, DType, usize)>,
-    helpers: BTreeSet<Helper>,
-    /// See [`fused_memory`].
-    fused: FxHashSet<UOp>,
-    bounds: Bounds,
+/// Only a takeover reads and writes through one pointer; no two parameters ever overlap.
+pub(super) fn restrict(mode: ParamMode) -> &'static str {
+    match mode {
+        ParamMode::In | ParamMode::Out => " restrict",
+        ParamMode::InOut => "",
+    }
 }
 
-impl Renderer {
-    fn line(&mut self, text: &str) {
-        let indent = 2 * (self.depth + 1);
-        writeln!(self.lines, "{:indent$}{text}", "").expect("a string takes all text");
+/// The steps in the form in which they are rendered, and what is known about them.
+fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<'n>) {
+    let mut steps = steps::steps(program);
+    let mut bounds = Bounds::new();
+    let mut names = steps::highest_name(&steps);
+    let ranges = written_out(&steps);
+    if !ranges.is_empty() {
+        steps = steps::write_out(steps, &ranges, &mut names);
+    }
+    let (mut steps, mut lanes) = vectorise(&steps, &mut bounds);
+    let threads = steps.iter().any(|step| match step {
+        Step::Open(Block::Loop(range)) => is_thread(range),
+        Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Open(_) | Step::Close => false,
+    });
+    let wide = threads || !lanes.is_empty() || !ranges.is_empty();
+    let mut layouts = FxHashMap::default();
+    if wide {
+        steps = steps::name_loads(steps, &mut names);
+        layouts = self::layouts(&steps, &mut lanes, &mut bounds);
+        for memory in crossing(&steps) {
+            layouts.insert(memory, Layout::Array(1));
+        }
+        steps = nests::nests(steps, &layouts, &mut lanes);
+        steps = share::share(&steps, &mut lanes, &mut names);
+    }
+    let renderer = Renderer {
+        frames: vec![Frame::new(Kind::Kernel)],
+        at: 0,
+        wide,
+        threads,
+        lanes,
+        layouts,
+        bounds,
+        streamed: streamed(program),
+        fused: fused_memory(&steps),
+        parts: String::new(),
+        contexts: 0,
+        ranges: 0,
+        locals: 0,
+        scratch: Vec::new(),
+        helpers: BTreeSet::new(),
+        nests,
+    };
+    (steps, renderer)
+}
+
+pub(super) fn is_thread(range: &UOp) -> bool {
+    matches!(
+        range.op(),
+        Op::Range {
+            exec: Exec::Thread,
+            ..
+        }
+    )
+}
+
+/// Scratch memory that is named inside and outside of a thread loop: the loop's function gets it by
+/// its address.
+fn crossing(steps: &[Step]) -> Vec<UOp> {
+    let mut declared: FxHashMap<&UOp, usize> = FxHashMap::default();
+    let mut found = Vec::new();
+    // Which thread loop is open, by number; 0 is none.
+    let (mut part, mut parts) = (0, 0);
+    let mut open: Vec<usize> = Vec::new();
+    for step in steps {
+        let mut named: Vec<UOp> = steps::loads(step).iter().map(|u| u.src()[0].clone()).collect();
+        match step {
+            Step::Declare(memory, _) => {
+                declared.insert(memory, part);
+            }
+            Step::Store(u) => named.push(u.src()[0].clone()),
+            Step::Open(block) => {
+                open.push(part);
+                if matches!(block, Block::Loop(range) if is_thread(range)) {
+                    parts += 1;
+                    part = parts;
+                }
+            }
+            Step::Close => part = open.pop().unwrap_or(0),
+            Step::Let(_) => {}
+        }
+        found.extend(
+            named
+                .into_iter()
+                .filter(|u| declared.get(u).is_some_and(|p| *p != part)),
+        );
+    }
+    found
+}
+
+/// Scratch that the caller provides.
+pub(super) struct Scratch {
+    pub(super) name: String,
+    pub(super) dtype: DType,
+    pub(super) n: usize,
+    pub(super) per_worker: bool,
+}
+
+/// The functions as far as they are written.
+pub(super) struct Renderer<'n> {
+    /// The functions that are being written: the kernel, in it a thread loop's, in it a nest's.
+    pub(super) frames: Vec<Frame>,
+    /// The one that expressions are spelled for: the last, or one around it for an argument.
+    pub(super) at: usize,
+    /// Whether loops count in `long` and indices are sums.
+    pub(super) wide: bool,
+    threads: bool,
+    pub(super) lanes: Lanes,
+    pub(super) layouts: FxHashMap<UOp, Layout>,
+    pub(super) bounds: Bounds,
+    /// Parameters that are so large, and never read, that stores go around the cache.
+    pub(super) streamed: FxHashSet<UOp>,
+    /// See [`fused_memory`].
+    pub(super) fused: FxHashSet<UOp>,
+    pub(super) parts: String,
+    pub(super) contexts: usize,
+    ranges: usize,
+    locals: usize,
+    pub(super) scratch: Vec<Scratch>,
+    pub(super) helpers: BTreeSet<Helper>,
+    pub(super) nests: &'n mut Nests,
+}
+
+impl Renderer<'_> {
+    pub(super) fn frame(&mut self) -> &mut Frame {
+        &mut self.frames[self.at]
+    }
+
+    pub(super) fn line(&mut self, text: &str) {
+        self.frame().line(text);
     }
 
     fn open(&mut self, text: &str) {
         self.line(text);
-        self.depth += 1;
+        self.frame().depth += 1;
+    }
+
+    fn step(&mut self, step: &Step) {
+        match step {
+            Step::Declare(memory, start) => self.declare(memory, *start),
+            Step::Let(u) => self.named_value(u),
+            Step::Store(u) => self.store(u),
+            Step::Open(Block::Loop(range)) if is_thread(range) => self.open_part(range),
+            Step::Open(Block::Loop(range)) => self.open_loop(range),
+            Step::Open(Block::If(condition)) => {
+                let condition = self.expression(condition);
+                self.open(&format!("if ({}) {{", bare(&condition)));
+                self.frame().blocks.push(Opened::Braces);
+            }
+            Step::Open(Block::Lanes(condition)) => self.open_lanes(condition),
+            Step::Open(Block::Nest) => self.open_nest(),
+            Step::Close => self.close(),
+        }
     }
 
     fn close(&mut self) {
-        self.depth -= 1;
-        self.line("}");
-    }
-
-    fn name(&mut self, u: &UOp, name: String) {
-        self.spelled.insert(u.address(), name.into());
-    }
-
-    fn instruction(&mut self, u: &UOp) {
-        match u.op() {
-            Op::Declare(combine) => self.declare(&u.src()[0], *combine),
-            Op::Loop => self.open_loop(&u.src()[0]),
-            Op::If => {
-                let condition = self.expression(&u.src()[0]);
-                self.open(&format!("if ({}) {{", bare(&condition)));
-            }
-            Op::EndLoop | Op::EndIf => self.close(),
-            Op::Let { id } => {
-                let value = &u.src()[0];
-                let kind = if matches!(value.op(), Op::Load) {
-                    "val"
-                } else {
-                    "alu"
-                };
-                let name = format!("{kind}{id}");
-                let text = self.expression(value);
-                self.line(&format!("{} {name} = {text};", c_type(u.dtype())));
-                self.name(u, name);
-            }
-            Op::Store { combine, gated } => self.store(u, *combine, *gated),
-            // Loops run one after the other here, so all before a barrier is done.
-            Op::Barrier => {}
-            Op::Const(_)
-            | Op::Buffer { .. }
-            | Op::Param { .. }
-            | Op::Iota { .. }
-            | Op::Add
-            | Op::Mul
-            | Op::Max
-            | Op::Recip
-            | Op::Div
-            | Op::Exp2
-            | Op::Log2
-            | Op::Exp
-            | Op::Sqrt
-            | Op::Sin(_)
-            | Op::Trunc
-            | Op::MulAcc
-            | Op::Cast(_)
-            | Op::Bitcast(_)
-            | Op::Where
-            | Op::CmpLt
-            | Op::CmpNe
-            | Op::FloorDiv
-            | Op::FloorMod
-            | Op::And
-            | Op::Or
-            | Op::Xor
-            | Op::Shl
-            | Op::Shr
-            | Op::Reshape(_)
-            | Op::Expand(_)
-            | Op::Permute(_)
-            | Op::Shrink(_)
-            | Op::Stack
-            | Op::Index
-            | Op::ScatterAdd(_)
-            | Op::Reduce { .. }
-            | Op::Scan(_)
-            | Op::ArgSort
-            | Op::Custom(_)
-            | Op::Stage(_)
-            | Op::Range { .. }
-            | Op::End
-            | Op::Load
-            | Op::Local { .. }
-            | Op::Sink
-            | Op::After
-            | Op::Call { .. } => unreachable!("a verified program has no instruction {u:?}"),
-        }
-    }
-
-    /// Scratch begins, at the identity of its combining stores.
-    fn declare(&mut self, local: &UOp, combine: Option<Combine>) {
-        let Op::Local {
-            space, dtype, n, ..
-        } = *local.op()
-        else {
-            unreachable!("a verified program declares locals, not {local:?}");
+        let opened = match self.frame().blocks.pop() {
+            Some(opened) => opened,
+            // The blocks of the function are closed, so this closes the function.
+            None => return self.close_function(),
         };
-        let number = self.locals;
-        self.locals += 1;
-        let start = combine.and_then(|combine| identity(combine, dtype));
-        let start = start.map(literal);
-        let provided = space == Space::Arena || n.saturating_mul(dtype.size()) > STACK_LIMIT;
-        if n == 1 && !provided {
-            let name = format!("acc{number}");
-            let start = start.map_or(String::new(), |value| format!(" = {value}"));
-            self.line(&format!("{} {name}{start};", c_type(dtype)));
-            self.name(local, name);
-            return;
+        let frame = self.frame();
+        match opened {
+            Opened::Braces => frame.close(),
+            Opened::Lanes { conditional } => {
+                frame.masks.pop();
+                if conditional {
+                    frame.close();
+                }
+            }
         }
-        let name = if provided {
-            let name = format!("scratch{number}");
-            self.scratch.push((name.clone(), dtype, n));
-            name
-        } else {
-            let name = format!("acc{number}");
-            self.line(&format!("{} {name}[{n}];", c_type(dtype)));
-            name
-        };
-        if let Some(value) = start {
-            let counter = if n > i32::MAX as usize { "long" } else { "int" };
-            self.line(&format!(
-                "for ({counter} i = 0; i < {n}; i++) {name}[i] = {value};"
-            ));
+    }
+
+    /// What runs in some lanes only: under a condition, as far as it is one for all lanes.
+    fn open_lanes(&mut self, condition: &UOp) {
+        let parts = share::conjuncts(condition);
+        let (of_lanes, scalar): (Vec<UOp>, Vec<UOp>) =
+            parts.into_iter().partition(|u| self.lanes.of(u) > 1);
+        let conditional = !scalar.is_empty();
+        if conditional {
+            let text: Vec<_> = scalar.iter().map(|u| self.expression(u)).collect();
+            let text = match &text[..] {
+                [one] => bare(one).to_string(),
+                _ => text.join(" && "),
+            };
+            self.open(&format!("if ({text}) {{"));
         }
-        self.name(local, name);
+        let frame = self.frame();
+        frame.masks.push(of_lanes);
+        frame.blocks.push(Opened::Lanes { conditional });
     }
 
     fn open_loop(&mut self, range: &UOp) {
         let Op::Range { exec, .. } = range.op() else {
             unreachable!("a verified program loops over ranges, not {range:?}");
         };
-        let extent = self.expression(&range.src()[0]);
-        // Kinds of loops are permissions. Threads and vectors come with their passes.
+        let extent = self.extent(&range.src()[0]);
         match exec {
+            // Those that are left are loops: see `lanes` and `registers`.
             Exec::Serial | Exec::Vector | Exec::Thread => {}
             Exec::Unroll => {
                 let rounds = self.bounds.of(&range.src()[0]).value();
@@ -288,213 +409,89 @@ impl Renderer {
                 }
             }
         }
-        let name = match self.spelled.get(&range.address()) {
-            Some(name) => name.to_string(),
-            None => {
-                self.ranges += 1;
-                format!("ridx{}", self.ranges - 1)
-            }
+        let name = self.counter(range);
+        let counter = match self.wide {
+            true => "long",
+            false => c_type(range.dtype()),
         };
-        let counter = c_type(range.dtype());
         self.open(&format!(
             "for ({counter} {name} = 0; {name} < {extent}; {name}++) {{"
         ));
-        self.name(range, name);
+        self.frame().blocks.push(Opened::Braces);
     }
 
-    fn store(&mut self, u: &UOp, combine: Combine, gated: bool) {
-        let gate = gated.then(|| u.src().last().expect("a gated store has a gate"));
-        if let Some(gate) = gate {
-            let condition = self.expression(gate);
-            self.open(&format!("if ({}) {{", bare(&condition)));
+    /// The name of a range in the function that opens its loop.
+    pub(super) fn counter(&mut self, range: &UOp) -> String {
+        if let Some(name) = self.frame().counters.get(range) {
+            return name.clone();
         }
-        let target = self.element(&u.src()[0], &u.src()[1]);
-        let value = self.expression(&u.src()[2]);
-        let dtype = u.src()[0].dtype();
-        let value = match combine {
-            Combine::Set => value,
-            Combine::Add => self
-                .apply(&Op::Add, dtype, &[dtype; 2], &[&*target, &value])
-                .into(),
-            Combine::Max => self
-                .apply(&Op::Max, dtype, &[dtype; 2], &[&*target, &value])
-                .into(),
-            Combine::Mul => self
-                .apply(&Op::Mul, dtype, &[dtype; 2], &[&*target, &value])
-                .into(),
-            Combine::MulAcc => {
-                let b = self.expression(&u.src()[3]);
-                let args: [&str; 3] = [&value, &b, &target];
-                self.apply(&Op::MulAcc, dtype, &[dtype; 3], &args).into()
-            }
+        let is_nest = matches!(self.frame().kind, Kind::Nest);
+        let number = match is_nest {
+            true => &mut self.frames[self.at].ranges,
+            false => &mut self.ranges,
         };
-        self.line(&format!("{target} = {value};"));
-        if gate.is_some() {
-            self.close();
-        }
+        let name = format!("ridx{number}");
+        *number += 1;
+        let frame = self.frame();
+        frame.counters.insert(range.clone(), name.clone());
+        frame.introduced.insert(range.clone());
+        name
     }
 
-    /// `data0[ridx0]`, or the name alone for a local of one element.
-    fn element(&mut self, memory: &UOp, index: &UOp) -> String {
-        let name = self.expression(memory);
-        if matches!(memory.op(), Op::Local { n: 1, space, .. } if *space != Space::Arena) {
-            return name.to_string();
-        }
-        let index = self.expression(index);
-        format!("{name}[{index}]")
-    }
-
-    /// A value as C, its sources first. Nodes that are named already are read by name.
-    fn expression(&mut self, root: &UOp) -> Rc<str> {
-        let mut pending = vec![root.clone()];
-        while let Some(u) = pending.last().cloned() {
-            if self.spelled.contains_key(&u.address()) {
-                pending.pop();
-                continue;
-            }
-            let before = pending.len();
-            let unknown = |s: &&UOp| !self.spelled.contains_key(&s.address());
-            pending.extend(u.src().iter().filter(unknown).cloned());
-            if pending.len() == before {
-                pending.pop();
-                let text = self.spell(&u);
-                self.name(&u, text);
-            }
-        }
-        self.spelled[&root.address()].clone()
-    }
-
-    /// A node whose sources are spelled.
-    fn spell(&mut self, u: &UOp) -> String {
-        match u.op() {
-            Op::Const(value) => literal(*value),
-            Op::Param { slot, .. } => format!("data{slot}"),
-            Op::Load => {
-                let element = self.element(&u.src()[0], &u.src()[1]);
-                match u.src().get(2) {
-                    // C evaluates one side only, so a false gate reads nothing.
-                    Some(gate) => {
-                        let gate = self.expression(gate);
-                        let zero = literal(Scalar::zero(u.dtype()));
-                        format!("({gate}?{element}:{zero})")
-                    }
-                    None => element,
-                }
-            }
-            Op::FloorDiv if self.divides_plainly(u) => self.infix(u, '/'),
-            Op::FloorMod if self.divides_plainly(u) => self.infix(u, '%'),
-            Op::Add
-            | Op::Mul
-            | Op::Max
-            | Op::Recip
-            | Op::Div
-            | Op::Exp2
-            | Op::Log2
-            | Op::Exp
-            | Op::Sqrt
-            | Op::Sin(_)
-            | Op::Trunc
-            | Op::MulAcc
-            | Op::Cast(_)
-            | Op::Bitcast(_)
-            | Op::Where
-            | Op::CmpLt
-            | Op::CmpNe
-            | Op::FloorDiv
-            | Op::FloorMod
-            | Op::And
-            | Op::Or
-            | Op::Xor
-            | Op::Shl
-            | Op::Shr => {
-                if let Some(negated) = self.negated_sum(u) {
-                    return negated;
-                }
-                let sources: Vec<DType> = u.src().iter().map(UOp::dtype).collect();
-                let args: Vec<Rc<str>> = u.src().iter().map(|s| self.expression(s)).collect();
-                let args: Vec<&str> = args.iter().map(|a| &**a).collect();
-                self.apply(u.op(), u.dtype(), &sources, &args)
-            }
-            Op::Buffer { .. }
-            | Op::Iota { .. }
-            | Op::Reshape(_)
-            | Op::Expand(_)
-            | Op::Permute(_)
-            | Op::Shrink(_)
-            | Op::Stack
-            | Op::Index
-            | Op::ScatterAdd(_)
-            | Op::Reduce { .. }
-            | Op::Scan(_)
-            | Op::ArgSort
-            | Op::Custom(_)
-            | Op::Stage(_)
-            | Op::Range { .. }
-            | Op::End
-            | Op::Store { .. }
-            | Op::Local { .. }
-            | Op::Sink
-            | Op::After
-            | Op::Call { .. }
-            | Op::Loop
-            | Op::EndLoop
-            | Op::If
-            | Op::EndIf
-            | Op::Let { .. }
-            | Op::Declare(_)
-            | Op::Barrier => unreachable!("a verified program reads no {u:?} before it is set"),
-        }
-    }
-
-    fn apply(&mut self, op: &Op, dtype: DType, sources: &[DType], args: &[&str]) -> String {
-        let (text, helpers) = call(op, dtype, sources, args);
-        self.helpers.extend(helpers);
-        text
-    }
-
-    /// C rounds towards zero and leaves a division by zero undefined; neither matters for a
-    /// dividend that is not negative and a positive divisor.
-    fn divides_plainly(&mut self, u: &UOp) -> bool {
-        self.bounds.of(&u.src()[0]).lo >= 0 && self.bounds.of(&u.src()[1]).lo > 0
-    }
-
-    /// The negation of a fused multiply-add, if the node is one: gcc 12 would fuse that too, which
-    /// gives an exact zero the wrong sign.
-    fn negated_sum(&mut self, u: &UOp) -> Option<String> {
-        let sum = negated(u).filter(|sum| is_fused(sum, &self.fused))?;
-        let sum = self.expression(sum);
-        let negate = Helper::Negate(u.dtype());
-        self.helpers.insert(negate);
-        Some(format!("{}({})", negate.name(), bare(&sum)))
-    }
-
-    fn infix(&mut self, u: &UOp, symbol: char) -> String {
-        let (a, b) = (self.expression(&u.src()[0]), self.expression(&u.src()[1]));
-        format!("({a}{symbol}{b})")
+    /// The number of the next scratch memory of the function.
+    pub(super) fn next_local(&mut self) -> usize {
+        let is_nest = matches!(self.frame().kind, Kind::Nest);
+        let number = match is_nest {
+            true => &mut self.frames[self.at].locals,
+            false => &mut self.locals,
+        };
+        *number += 1;
+        *number - 1
     }
 }
 
-/// What a product or quotient with -1 negates.
-fn negated(u: &UOp) -> Option<&UOp> {
-    let minus_one = |s: &UOp| matches!(s.op(), Op::Const(v) if v.as_f64() == -1.0);
-    if !matches!(u.dtype(), DType::F32 | DType::F64) {
-        return None;
+/// From this many bytes on, an output that the kernel does not read stays out of the cache.
+const STREAMED: usize = 32 << 20;
+
+/// The parameters whose stores may go around the cache.
+fn streamed(program: &Program) -> FxHashSet<UOp> {
+    let nodes = crate::ir::visit::toposort(std::slice::from_ref(program.sink()));
+    let mut streamed = FxHashSet::default();
+    for u in &nodes {
+        if let Op::Param {
+            mode: ParamMode::Out,
+            dtype,
+            n,
+            ..
+        } = u.op()
+            && n.saturating_mul(dtype.size()) > STREAMED
+        {
+            streamed.insert(u.clone());
+        }
     }
-    match u.src() {
-        [x, k] if minus_one(k) => Some(x),
-        [k, x] if minus_one(k) && *u.op() == Op::Mul => Some(x),
-        _ => None,
+    for u in &nodes {
+        let reads = match u.op() {
+            Op::Load => true,
+            Op::Store { combine, .. } => *combine != Combine::Set,
+            _ => false,
+        };
+        if reads {
+            streamed.remove(&u.src()[0]);
+        }
     }
+    streamed
 }
 
-/// Memory of the program that may hold the result of a fused multiply-add.
-fn fused_memory(program: &Program) -> FxHashSet<UOp> {
+/// Memory that may hold the result of a fused multiply-add.
+fn fused_memory(steps: &[Step]) -> FxHashSet<UOp> {
     let mut fused = FxHashSet::default();
     // Each round follows copies one memory further.
     loop {
         let before = fused.len();
-        for u in program.instructions() {
-            if let Op::Store { combine, .. } = u.op() {
+        for step in steps {
+            if let Step::Store(u) = step
+                && let Op::Store { combine, .. } = u.op()
+            {
                 let copied = *combine == Combine::Set && is_fused(&u.src()[2], &fused);
                 if *combine == Combine::MulAcc || copied {
                     fused.insert(u.src()[0].clone());
@@ -508,21 +505,10 @@ fn fused_memory(program: &Program) -> FxHashSet<UOp> {
 }
 
 /// Whether a value is a fused multiply-add, or memory may hold one for it.
-fn is_fused(u: &UOp, memory: &FxHashSet<UOp>) -> bool {
+pub(super) fn is_fused(u: &UOp, memory: &FxHashSet<UOp>) -> bool {
     let mut value = u;
     while matches!(value.op(), Op::Let { .. }) {
         value = &value.src()[0];
     }
     *value.op() == Op::MulAcc || *value.op() == Op::Load && memory.contains(&value.src()[0])
-}
-
-/// Where a combining store starts. A chain of fused multiply-adds starts at +0.0.
-fn identity(combine: Combine, dtype: DType) -> Option<Scalar> {
-    match combine {
-        Combine::Set => None,
-        Combine::Add => Some(Scalar::identity(ReduceOp::Add, dtype)),
-        Combine::Max => Some(Scalar::identity(ReduceOp::Max, dtype)),
-        Combine::Mul => Some(Scalar::identity(ReduceOp::Mul, dtype)),
-        Combine::MulAcc => Some(Scalar::zero(dtype)),
-    }
 }

@@ -242,21 +242,24 @@ impl Nest {
         }
         let zero = constant(0, low.index_dtype);
         let total = low.local(Space::Reg, self.dtype, 1);
-        let block = low.axis(count / BLOCK, Exec::Serial)?;
-        let last = constant((count / BLOCK) as i64, low.index_dtype);
-        for (at, size) in [(block, BLOCK), (last, count % BLOCK)] {
-            if size == 0 {
-                continue;
-            }
-            let around = only_loops(&[&at]);
-            let acc = low.local(Space::Reg, self.dtype, 1);
-            let k = low.axis(size, Exec::Serial)?;
-            let ranges = [&around[..], &only_loops(&[&k])[..]].concat();
-            let at = along(extents, &sum(&mul(&at, BLOCK)?, &k)?, low)?;
-            self.push(ranges, at, &acc, &zero);
-            let partial = acc.load(&zero, None)?;
-            self.then(&around, total.store(&zero, &[partial], Combine::Add, None)?)?;
-        }
+        let block = low.axis(count.div_ceil(BLOCK), Exec::Serial)?;
+        let whole = constant(BLOCK as i64, low.index_dtype);
+        // Only the last block may be shorter.
+        let size = if count.is_multiple_of(BLOCK) {
+            whole
+        } else {
+            let left = add(&mul(&block, BLOCK)?.neg()?, count as i64)?;
+            left.cmplt(&whole)?.where_(&left, &whole)?
+        };
+        let k = low.range(&size)?;
+        let acc = low.local(Space::Reg, self.dtype, 1);
+        let at = along(extents, &sum(&mul(&block, BLOCK)?, &k)?, low)?;
+        self.push(vec![block.clone(), k], at, &acc, &zero);
+        let partial = acc.load(&zero, None)?;
+        self.then(
+            &[block],
+            total.store(&zero, &[partial], Combine::Add, None)?,
+        )?;
         self.finish_with(&total, low)
     }
 

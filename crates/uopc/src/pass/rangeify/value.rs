@@ -81,9 +81,18 @@ impl Lowering {
         if extent == 1 {
             return Ok(constant(0, self.index_dtype));
         }
-        let id = self.ranges;
+        let extent = constant(extent as i64, self.index_dtype);
         self.ranges += 1;
-        UOp::range(&constant(extent as i64, self.index_dtype), id, exec)
+        UOp::range(&extent, self.ranges - 1, exec)
+    }
+
+    /// A new loop below an extent that depends on outer loops.
+    ///
+    /// # Errors
+    /// Never for an index.
+    pub fn range(&mut self, extent: &UOp) -> Result<UOp> {
+        self.ranges += 1;
+        UOp::range(extent, self.ranges - 1, Exec::Serial)
     }
 
     /// New scratch memory.

@@ -1,0 +1,325 @@
+//! Workloads of whole models: training steps, gradients, a product with the second derivative.
+
+use std::rc::Rc;
+
+use uopc::Tensor;
+use uopc::nn::{AdamW, Optimizer};
+
+use super::inputs::{Fill, Inputs, Spec};
+use super::single::gradients;
+use super::{Case, layers};
+use crate::failure::Result;
+
+/// A classifier of fully connected layers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mlp {
+    /// The folder of its inputs.
+    pub set: &'static str,
+    /// Inputs, hidden units, classes.
+    pub sizes: &'static [usize],
+    /// Rows of a batch.
+    pub batch: usize,
+}
+
+/// For images of 28 x 28.
+pub const MLP: Mlp = Mlp {
+    set: "mlp",
+    sizes: &[784, 512, 256, 10],
+    batch: 128,
+};
+
+/// So small that only overhead takes time.
+pub const TINY: Mlp = Mlp {
+    set: "tiny",
+    sizes: &[8, 16, 2],
+    batch: 64,
+};
+
+/// A language model of the GPT-2 kind, its head tied to the table of tokens.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gpt {
+    /// The folder of its inputs.
+    pub set: &'static str,
+    /// Blocks.
+    pub layers: usize,
+    /// Heads of attention.
+    pub heads: usize,
+    /// Numbers for each token.
+    pub width: usize,
+    /// Positions.
+    pub length: usize,
+    /// Sequences of a batch.
+    pub batch: usize,
+    /// Tokens there are.
+    pub vocabulary: usize,
+}
+
+/// 0.8 million parameters.
+pub const NANO: Gpt = Gpt {
+    set: "gpt_nano",
+    layers: 4,
+    heads: 4,
+    width: 128,
+    length: 64,
+    batch: 12,
+    vocabulary: 65,
+};
+
+/// 10.8 million parameters.
+pub const SMALL: Gpt = Gpt {
+    set: "gpt_small",
+    layers: 6,
+    heads: 6,
+    width: 384,
+    length: 256,
+    batch: 4,
+    vocabulary: 65,
+};
+
+/// The four convolutions of the classifier: filters, channels, extent of a filter.
+pub const FILTERS: [[usize; 3]; 4] = [[32, 1, 5], [32, 32, 5], [64, 32, 3], [64, 64, 3]];
+
+/// Images of a batch for it.
+pub const IMAGES: usize = 64;
+
+/// Parameters by name.
+struct Model(Vec<(String, Tensor)>);
+
+impl Model {
+    fn tensors(&self) -> Vec<Tensor> {
+        self.0.iter().map(|(_, t)| t.clone()).collect()
+    }
+
+    fn get(&self, name: &str) -> &Tensor {
+        let found = self.0.iter().find(|(n, _)| n == name);
+        &found.expect("a model reads the parameters it has").1
+    }
+
+    /// `x @ W + b` with the parameters of those names.
+    fn linear(&self, x: &Tensor, weight: &str, bias: &str) -> uopc::Result<Tensor> {
+        x.matmul(self.get(weight))?.add(self.get(bias))
+    }
+}
+
+/// A training step: loss, gradients and update as one plan.
+fn training(
+    parameters: Vec<Tensor>,
+    weight_decay: f64,
+    loss: impl Fn() -> uopc::Result<Tensor> + 'static,
+) -> Result<Case> {
+    let mut optimizer = AdamW::new(parameters, 1e-3)?.weight_decay(weight_decay);
+    Ok(Case::new(move || {
+        let loss = loss()?;
+        optimizer.zero_grad();
+        loss.backward(optimizer.parameters())?;
+        optimizer.step_with(&loss)?;
+        Ok(loss)
+    }))
+}
+
+impl Mlp {
+    pub(super) fn reads(&self) -> Vec<Spec> {
+        let mut specs = Vec::new();
+        for (k, pair) in self.sizes.windows(2).enumerate() {
+            let deviation = (2.0 / pair[0] as f64).sqrt();
+            specs.push(Spec::new(format!("w{k}"), pair, Fill::Normal(deviation)));
+            specs.push(Spec::new(format!("b{k}"), &pair[1..], Fill::Zeros));
+        }
+        let classes = self.sizes[self.sizes.len() - 1];
+        let rows = [self.batch, self.sizes[0]];
+        specs.push(Spec::new("x", &rows, Fill::Normal(1.0)));
+        specs.push(Spec::new("y", &rows[..1], Fill::Below(classes)));
+        specs
+    }
+
+    /// With a vector for each parameter, called v and its name.
+    pub(super) fn reads_with_vectors(&self) -> Vec<Spec> {
+        let mut specs = self.reads();
+        let parameters = specs.len() - 2;
+        let vector =
+            |spec: &Spec| Spec::new(format!("v{}", spec.name), &spec.shape, Fill::Normal(1.0));
+        let vectors: Vec<Spec> = specs[..parameters].iter().map(vector).collect();
+        specs.extend(vectors);
+        specs
+    }
+
+    fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
+        let last = self.sizes.len() - 2;
+        let mut h = x.clone();
+        for k in 0..=last {
+            h = model.linear(&h, &format!("w{k}"), &format!("b{k}"))?;
+            if k < last {
+                h = h.relu()?;
+            }
+        }
+        h.cross_entropy(y)
+    }
+
+    pub(super) fn begin_step(&self, inputs: &Inputs) -> Result<Case> {
+        let mlp = *self;
+        let model = Model(inputs.parameters(&["x", "y"])?);
+        let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
+        training(model.tensors(), 0.01, move || mlp.loss(&model, &x, &y))
+    }
+
+    pub(super) fn begin_hvp(&self, inputs: &Inputs) -> Result<Case> {
+        let mlp = *self;
+        let specs = self.reads_with_vectors();
+        let own = self.reads().len();
+        let others: Vec<&str> = specs[own - 2..].iter().map(|s| &s.name[..]).collect();
+        let model = Model(inputs.parameters(&others)?);
+        let vectors = specs[own..].iter().map(|s| inputs.tensor(&s.name));
+        let vectors = vectors.collect::<Result<Vec<Tensor>>>()?;
+        let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
+        let by = model.tensors();
+        Ok(Case::new(move || {
+            mlp.loss(&model, &x, &y)?.backward(&by)?;
+            let mut dot = Tensor::scalar(0.0)?;
+            for (p, v) in by.iter().zip(&vectors) {
+                let gradient = p.grad().expect("backward left one");
+                dot = dot.add(&gradient.mul(v)?.sum(..)?)?;
+            }
+            by.iter().for_each(Tensor::zero_grad);
+            gradients(&dot, &by)
+        }))
+    }
+}
+
+impl Gpt {
+    pub(super) fn reads(&self) -> Vec<Spec> {
+        let (c, v) = (self.width, self.vocabulary);
+        let small = Fill::Normal(0.02);
+        let smaller = Fill::Normal(0.02 / (2.0 * self.layers as f64).sqrt());
+        let mut specs = vec![
+            Spec::new("wte", &[v, c], small),
+            Spec::new("wpe", &[self.length, c], small),
+        ];
+        let linear = |name: String, from: usize, to: usize, fill: Fill| {
+            let weight = Spec::new(format!("{name}_w"), &[from, to], fill);
+            [weight, Spec::new(format!("{name}_b"), &[to], Fill::Zeros)]
+        };
+        let norm = |name: String| {
+            let weight = Spec::new(format!("{name}_w"), &[c], Fill::Ones);
+            [weight, Spec::new(format!("{name}_b"), &[c], Fill::Zeros)]
+        };
+        for k in 0..self.layers {
+            specs.extend(norm(format!("h{k}.ln1")));
+            specs.extend(linear(format!("h{k}.attn"), c, 3 * c, small));
+            specs.extend(linear(format!("h{k}.proj"), c, c, smaller));
+            specs.extend(norm(format!("h{k}.ln2")));
+            specs.extend(linear(format!("h{k}.fc"), c, 4 * c, small));
+            specs.extend(linear(format!("h{k}.fc2"), 4 * c, c, smaller));
+        }
+        specs.extend(norm("lnf".to_string()));
+        let tokens = [self.batch, self.length];
+        specs.extend(["x", "y"].map(|name| Spec::new(name, &tokens, Fill::Below(v))));
+        specs
+    }
+
+    fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
+        let (b, n, c) = (self.batch, self.length, self.width);
+        let norm = |h: &Tensor, name: &str| {
+            let (weight, bias) = (format!("{name}_w"), format!("{name}_b"));
+            layers::layer_norm(h, model.get(&weight), model.get(&bias))
+        };
+        let linear =
+            |h: &Tensor, name: &str| model.linear(h, &format!("{name}_w"), &format!("{name}_b"));
+        // Rows of the table as a product with one-hots, which has a gradient.
+        let table = model.get("wte");
+        let mut h = x
+            .one_hot(self.vocabulary)?
+            .matmul(table)?
+            .add(model.get("wpe"))?;
+        for k in 0..self.layers {
+            let part = |name: &str| format!("h{k}.{name}");
+            let t = linear(&norm(&h, &part("ln1"))?, &part("attn"))?;
+            let heads = |which: usize| {
+                let bounds = [(0, b), (0, n), (which * c, (which + 1) * c)];
+                t.shrink(bounds)?
+                    .reshape([b, n, self.heads, c / self.heads])?
+                    .permute([0, 2, 1, 3])
+            };
+            let a = layers::attention(&heads(0)?, &heads(1)?, &heads(2)?)?;
+            let a = a.permute([0, 2, 1, 3])?.reshape([b, n, c])?;
+            h = h.add(&linear(&a, &part("proj"))?)?;
+            let t = layers::gelu(&linear(&norm(&h, &part("ln2"))?, &part("fc"))?)?;
+            h = h.add(&linear(&t, &part("fc2"))?)?;
+        }
+        let logits = norm(&h, "lnf")?.matmul(&table.transpose()?)?;
+        logits.cross_entropy(y)
+    }
+
+    pub(super) fn begin_step(&self, inputs: &Inputs) -> Result<Case> {
+        let gpt = *self;
+        let model = Model(inputs.parameters(&["x", "y"])?);
+        let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
+        training(model.tensors(), 0.01, move || gpt.loss(&model, &x, &y))
+    }
+
+    pub(super) fn begin_ratio(&self, inputs: &Inputs) -> Result<Case> {
+        let gpt = *self;
+        let model = Rc::new(Model(inputs.parameters(&["x", "y"])?));
+        let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
+        let by = model.tensors();
+        let (same, x2, y2) = (model.clone(), x.clone(), y.clone());
+        let step = move || {
+            let loss = gpt.loss(&model, &x, &y)?;
+            loss.backward(&by)?;
+            let mut found: Vec<Tensor> = by.iter().filter_map(Tensor::grad).collect();
+            by.iter().for_each(Tensor::zero_grad);
+            // Nobody will ask for gradients of this one, so nothing is kept for them.
+            let loss = loss.detach()?;
+            found.push(loss.clone());
+            Tensor::realize_all(&found)?;
+            Ok(loss)
+        };
+        let forward = move || {
+            let _off = uopc::tensor::no_grad();
+            let loss = gpt.loss(&same, &x2, &y2)?;
+            loss.realize()?;
+            Ok(loss)
+        };
+        Ok(Case {
+            step: Box::new(step),
+            forward: Some(Box::new(forward)),
+        })
+    }
+}
+
+pub(super) fn cnn_reads() -> Vec<Spec> {
+    let mut specs = Vec::new();
+    for (k, [o, c, extent]) in FILTERS.into_iter().enumerate() {
+        let deviation = (2.0 / (c * extent * extent) as f64).sqrt();
+        let shape = [o, c, extent, extent];
+        specs.push(Spec::new(format!("cw{k}"), &shape, Fill::Normal(deviation)));
+        specs.push(Spec::new(format!("cb{k}"), &[o], Fill::Zeros));
+    }
+    let deviation = (1.0f64 / 576.0).sqrt();
+    specs.push(Spec::new("lw", &[576, 10], Fill::Normal(deviation)));
+    specs.push(Spec::new("lb", &[10], Fill::Zeros));
+    specs.push(Spec::new("x", &[IMAGES, 1, 28, 28], Fill::Normal(1.0)));
+    specs.push(Spec::new("y", &[IMAGES], Fill::Below(10)));
+    specs
+}
+
+pub(super) fn begin_cnn(inputs: &Inputs) -> Result<Case> {
+    let model = Model(inputs.parameters(&["x", "y"])?);
+    let (x, y, parameters) = (inputs.tensor("x")?, inputs.tensor("y")?, model.tensors());
+    let loss = move || {
+        let mut h = x.clone();
+        for (k, [o, ..]) in FILTERS.into_iter().enumerate() {
+            let bias = model.get(&format!("cb{k}")).reshape([o, 1, 1])?;
+            h = layers::conv2d(&h, model.get(&format!("cw{k}")))?
+                .add(&bias)?
+                .relu()?;
+            if k % 2 == 1 {
+                h = layers::max_pool2(&h)?;
+            }
+        }
+        model
+            .linear(&h.flatten(1, -1)?, "lw", "lb")?
+            .cross_entropy(&y)
+    };
+    // Adam is AdamW that pulls nothing towards 0.
+    training(parameters, 0.0, loss)
+}

@@ -1,0 +1,141 @@
+//! Expressions with some of their nodes replaced, and what then follows from constants computed.
+//!
+//! Where a loop is written out, its counter is a constant in each round. What is left of index
+//! arithmetic then is what the general rules of simplification would leave, but for the few identities
+//! here nothing of them is needed: they were applied before the loop was written out.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::ir::op::Op;
+use crate::ir::scalar::apply;
+use crate::ir::uop::Sources;
+use crate::ir::{DType, Scalar, UOp};
+
+/// Replacements, and what was made by them so far. Nodes are replaced before what reads them is
+/// asked for.
+#[derive(Default)]
+pub(super) struct Folder {
+    made: FxHashMap<UOp, UOp>,
+}
+
+impl Folder {
+    /// From now on `other` stands for `u`.
+    pub(super) fn set(&mut self, u: &UOp, other: &UOp) {
+        self.made.insert(u.clone(), other.clone());
+    }
+
+    /// A loop's range with the replacements in its extent; from now on it stands for the old one.
+    pub(super) fn range(&mut self, range: &UOp) -> UOp {
+        let extent = self.of(&range.src()[0]);
+        let made = rebuild(range, &[extent]);
+        self.set(range, &made);
+        made
+    }
+
+    /// The expression with all replacements.
+    pub(super) fn of(&mut self, root: &UOp) -> UOp {
+        let mut pending = vec![root.clone()];
+        while let Some(u) = pending.last().cloned() {
+            if self.made.contains_key(&u) {
+                pending.pop();
+                continue;
+            }
+            let before = pending.len();
+            // A range that no one has replaced is what it was.
+            if !matches!(u.op(), Op::Range { .. }) {
+                let unknown = |s: &&UOp| !self.made.contains_key(*s);
+                pending.extend(u.src().iter().filter(unknown).cloned());
+            }
+            if pending.len() == before {
+                pending.pop();
+                let made = match u.op() {
+                    Op::Range { .. } => u.clone(),
+                    _ => {
+                        let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
+                        rebuild(&u, &src)
+                    }
+                };
+                self.made.insert(u, made);
+            }
+        }
+        self.made[root].clone()
+    }
+}
+
+/// A node on other sources, simpler if constants allow it.
+fn rebuild(u: &UOp, src: &[UOp]) -> UOp {
+    if let Some(simple) = simplified(u, src) {
+        return simple;
+    }
+    u.with_src(src)
+        .expect("sources of the same types are accepted")
+}
+
+fn simplified(u: &UOp, src: &[UOp]) -> Option<UOp> {
+    if u.op().is_elementwise() {
+        let values: Option<SmallVec<[Scalar; 3]>> = src.iter().map(value).collect();
+        if let Some(values) = values {
+            return Some(UOp::constant(apply(u.op(), u.dtype(), &values)));
+        }
+    }
+    match (u.op(), src) {
+        (Op::Add, [a, b]) if u.dtype().int_range().is_some() => sum(u.dtype(), a, b),
+        (Op::Mul, [a, b]) if u.dtype().int_range().is_some() => product(u.dtype(), a, b),
+        (Op::And, [a, b]) if u.dtype() == DType::Bool => product(u.dtype(), a, b),
+        (Op::Or, [a, b]) if u.dtype() == DType::Bool => sum(u.dtype(), a, b),
+        (Op::Where, [c, a, b]) => value(c).map(|c| if c.as_bool() { a } else { b }.clone()),
+        (Op::Load, [memory, index, gate]) => match value(gate)?.as_bool() {
+            true => Some(memory.load(index, None).expect("a load needs no gate")),
+            false => Some(UOp::constant(Scalar::zero(u.dtype()))),
+        },
+        _ => None,
+    }
+}
+
+fn value(u: &UOp) -> Option<Scalar> {
+    match u.op() {
+        Op::Const(value) => Some(*value),
+        _ => None,
+    }
+}
+
+/// x + 0 => x   (int)
+/// x or false => x, x or true => true   (bool)
+/// (x + c) + d => x + (c + d)   (int)
+fn sum(dtype: DType, a: &UOp, b: &UOp) -> Option<UOp> {
+    let (x, c) = match (value(a), value(b)) {
+        (_, Some(c)) => (a, c),
+        (Some(c), None) => (b, c),
+        (None, None) => return None,
+    };
+    if c == Scalar::zero(dtype) {
+        return Some(x.clone());
+    }
+    if dtype == DType::Bool {
+        return Some(UOp::constant(c));
+    }
+    let (Op::Add, [y, d]) = (x.op(), x.src()) else {
+        return None;
+    };
+    let d = value(d)?;
+    let both = UOp::constant(apply(&Op::Add, dtype, &[c, d]));
+    Some(match value(&both) == Some(Scalar::zero(dtype)) {
+        true => y.clone(),
+        false => y.add(&both).expect("integers of one dtype"),
+    })
+}
+
+/// x * 1 => x, x * 0 => 0   (int)
+/// x and true => x, x and false => false   (bool)
+fn product(dtype: DType, a: &UOp, b: &UOp) -> Option<UOp> {
+    let (x, c) = match (value(a), value(b)) {
+        (_, Some(c)) => (a, c),
+        (Some(c), None) => (b, c),
+        (None, None) => return None,
+    };
+    if c == Scalar::one(dtype) {
+        return Some(x.clone());
+    }
+    (c == Scalar::zero(dtype)).then(|| UOp::constant(c))
+}

@@ -1,0 +1,32 @@
+//! Schedule: lay the loops of a launch out for the machine (elsewhere: loop transformation,
+//! auto-scheduling).
+//!
+//! In:       LoopGraph.
+//! Out:      LoopGraph: loops split, reordered, shared, vectorised, threaded; operands packed.
+//! Keeps:    every element stored, bit for bit; the order in which a fold combines its elements.
+//! Ensures:  the meaning is that of the serial loops, whatever a range's exec permits.
+//! Cost:     linear in the sizes of all statements.
+//! Example:  tests/golden/schedule/elementwise.uir
+
+pub mod affine;
+pub mod contract;
+pub mod depend;
+pub mod nest;
+pub mod rewrite;
+pub mod strides;
+
+use crate::error::Result;
+use crate::ir::form::LoopGraph;
+use crate::machine::Machine;
+
+use nest::Nest;
+
+/// Lays out a launch for a machine.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
+    let mut nest = Nest::of(loops);
+    contract::contractions(&mut nest, machine)?;
+    nest.build()
+}

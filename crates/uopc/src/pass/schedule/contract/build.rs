@@ -1,0 +1,507 @@
+//! The statements of a tiled product: pack both operands, run tiles in registers, store them.
+
+use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
+use super::super::nest::{Nest, Statement};
+use super::find::{BLOCK, Contraction};
+use super::operand::{Layout, Operand, Packing};
+use super::tile::{Tile, tile};
+use crate::error::Result;
+use crate::ir::op::{Combine, Exec, Space};
+use crate::ir::{DType, Op, Scalar, UOp};
+use crate::machine::Machine;
+
+use rustc_hash::FxHashMap;
+
+/// Multiply-adds from which on a launch is shared out among threads: some 20 microseconds.
+const SHARED_WORK: usize = 1 << 19;
+/// Multiply-adds of one product in a batch up to which a thread computes it alone.
+const SMALL_PRODUCT: usize = 1 << 22;
+/// Bytes up to which an operand is packed as a whole before the product.
+const WHOLE_BYTES: usize = 24 << 20;
+/// Parts into which a product is cut at least, where it can be, so that no thread waits long.
+const PARTS: usize = 48;
+
+/// A product that has been laid out.
+struct Builder<'a> {
+    c: &'a Contraction,
+    nest: &'a mut Nest,
+    statements: Vec<Statement>,
+    /// The dtype of indices.
+    index: DType,
+    /// The dtype of sums.
+    dtype: DType,
+    lanes: usize,
+    tile: Tile,
+    /// The factor that is held element by element, and the one that fills vectors.
+    operands: [Operand; 2],
+    layouts: [Layout; 2],
+    /// How many tiles each side has.
+    tiles: [usize; 2],
+    /// Which of the two is cut among threads.
+    cut: usize,
+    /// Which of the two are read where they are.
+    direct: [bool; 2],
+    /// Whether the operand that is cut is packed by the thread that uses it.
+    apart: bool,
+    /// The exec of ranges that threads may share.
+    shared: Exec,
+    /// The range over the batch, if there is one, and what it stands for.
+    around: Vec<UOp>,
+    batch: Vec<(UOp, UOp)>,
+    /// The block of k, if there are several.
+    block: Option<UOp>,
+    /// Elements of k in a block.
+    depth: usize,
+}
+
+/// The statements that compute a contraction.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<Statement>> {
+    let index = c.k.dtype();
+    let dtype = c.sum.dtype();
+    let lanes = machine.lanes(dtype.size());
+    let first = Operand::new(c, 0, lanes, nest)?;
+    let second = Operand::new(c, 1, lanes, nest)?;
+    let straight = Plan::of(&first, &second, c, machine);
+    let turned = Plan::of(&second, &first, c, machine);
+    let (tile, operands) = match straight.cycles <= turned.cycles {
+        true => (straight.tile, [first, second]),
+        false => (turned.tile, [second, first]),
+    };
+    let widths = [tile.rows, tile.vectors * lanes];
+    let depth = c.depth.min(BLOCK);
+    let layouts = [
+        Layout::new(&operands[0], widths[0], depth, false),
+        Layout::new(&operands[1], widths[1], depth, true),
+    ];
+    let tiles = [0, 1].map(|o| operands[o].size.div_ceil(widths[o]));
+    let direct = [0, 1].map(|o| operands[o].is_direct(widths[o], o == 1, dtype.size()));
+    let extents: Vec<usize> = c
+        .batch
+        .iter()
+        .filter_map(super::super::nest::extent_of)
+        .collect();
+    let items: usize = extents.iter().product();
+    let product = operands[0].size * operands[1].size * c.depth;
+    let threaded = product.saturating_mul(items) >= SHARED_WORK;
+    let by_item = threaded && items > 1 && product <= SMALL_PRODUCT;
+    let exec = |yes: bool| if yes { Exec::Thread } else { Exec::Serial };
+    let (mut around, mut batch) = (Vec::new(), Vec::new());
+    if items > 1 {
+        let item = nest.count(items, index, exec(by_item))?;
+        batch = c
+            .batch
+            .iter()
+            .cloned()
+            .zip(digits(&item, &extents)?)
+            .collect();
+        around.push(item);
+    }
+    let blocks = c.depth.div_ceil(BLOCK);
+    let block = match blocks {
+        1 => None,
+        _ => Some(nest.count(blocks, index, Exec::Serial)?),
+    };
+    let cut = usize::from(operands[1].size > operands[0].size);
+    let packed = tiles[cut] * layouts[cut].tile * dtype.size();
+    let mut builder = Builder {
+        c,
+        nest,
+        statements: Vec::new(),
+        index,
+        dtype,
+        lanes,
+        tile,
+        operands,
+        layouts,
+        tiles,
+        cut,
+        direct,
+        apart: packed > WHOLE_BYTES && !direct[cut],
+        shared: exec(threaded && !by_item),
+        around,
+        batch,
+        block,
+        depth,
+    };
+    builder.product(machine, by_item)?;
+    Ok(builder.statements)
+}
+
+/// One way to assign the factors.
+struct Plan {
+    tile: Tile,
+    cycles: f64,
+}
+
+impl Plan {
+    fn of(rows: &Operand, cols: &Operand, c: &Contraction, machine: &Machine) -> Plan {
+        let tile = tile(rows, cols, c.depth, c.sum.dtype().size(), machine);
+        let contiguous = |o: &Operand| {
+            let inner = o.side.last();
+            inner.is_some_and(|r| stride(&c.out.index, r) == Some(1))
+        };
+        let store = match (contiguous(cols), contiguous(rows)) {
+            (true, _) => 0.3,
+            (_, true) => 1.0,
+            _ => 1.5,
+        };
+        let stored = (rows.size * cols.size) as f64 * store;
+        Plan {
+            tile,
+            cycles: tile.cycles + stored,
+        }
+    }
+}
+
+impl Builder<'_> {
+    fn product(&mut self, machine: &Machine, by_item: bool) -> Result<()> {
+        let memory = |o: usize, tiles: usize, space: Space, b: &mut Self| {
+            b.nest.local(space, b.dtype, tiles * b.layouts[o].tile)
+        };
+        let common = if by_item { Space::Cache } else { Space::Arena };
+        let (cut, other) = (self.cut, 1 - self.cut);
+        // Tiles of the side that is cut in one part: the part's operand stays in the second cache.
+        let tile_bytes = self.layouts[cut].tile * self.dtype.size();
+        let most = (machine.l2 / 2 / tile_bytes).max(1);
+        let per_part = self.tiles[cut]
+            .min(most)
+            .min(4.max(self.tiles[cut].div_ceil(PARTS)));
+        let cut_parts = self.tiles[cut].div_ceil(per_part);
+        let other_parts = match self.apart || by_item {
+            true => 1,
+            false => PARTS
+                .div_ceil(cut_parts)
+                .min(self.tiles[other].div_ceil(2))
+                .max(1),
+        };
+        let per_other = self.tiles[other].div_ceil(other_parts);
+        let other_parts = self.tiles[other].div_ceil(per_other);
+
+        let mut memories: [Option<UOp>; 2] = [None, None];
+        for o in [other, cut] {
+            memories[o] = match (self.direct[o], o == cut && self.apart) {
+                (true, _) => None,
+                (false, true) => Some(memory(o, per_part, Space::Cache, self)),
+                (false, false) => Some(memory(o, self.tiles[o], common, self)),
+            };
+        }
+        let total = match self.block {
+            None => None,
+            Some(_) => Some(self.total(common)?),
+        };
+        let mut outer = self.around.clone();
+        outer.extend(self.block.clone());
+        for o in [other, cut] {
+            if let Some(memory) = &memories[o]
+                && !(o == cut && self.apart)
+            {
+                self.pack_all(o, memory, &outer)?;
+            }
+        }
+
+        let parts = self
+            .nest
+            .count(cut_parts * other_parts, self.index, self.shared)?;
+        let [cut_part, other_part] =
+            [0, 1].map(|i| digits(&parts, &[cut_parts, other_parts]).map(|d| d[i].clone()));
+        let (cut_part, other_part) = (cut_part?, other_part?);
+        let mut inside = outer.clone();
+        inside.push(parts.clone());
+        if let (true, Some(part)) = (self.apart, &memories[cut]) {
+            let mut around = inside.clone();
+            let t = self.part_range(&cut_part, per_part, self.tiles[cut])?;
+            around.push(t.clone());
+            let tile = linear(&cut_part, per_part, &t)?;
+            self.pack(cut, part, &around, &t, &tile)?;
+        }
+        let o = self.part_range(&other_part, per_other, self.tiles[other])?;
+        let t = self.part_range(&cut_part, per_part, self.tiles[cut])?;
+        inside.extend([o.clone(), t.clone()]);
+        let other_tile = linear(&other_part, per_other, &o)?;
+        let cut_tile = linear(&cut_part, per_part, &t)?;
+        let cut_stored = if self.apart { t } else { cut_tile.clone() };
+        let mut tile_at = [other_tile.clone(), other_tile.clone()];
+        tile_at[cut] = cut_tile;
+        let mut stored = tile_at.clone();
+        stored[cut] = cut_stored;
+        let result = self.tile_sums(&memories, &stored, &tile_at, &inside)?;
+        match total {
+            None => self.epilogue(&result, None, &tile_at, &inside),
+            Some(total) => {
+                let at = self.tile_number(&tile_at)?;
+                self.add_up(&total, &result, &at, &inside)?;
+                // All blocks are done: the totals are stored in loops of their own.
+                let t = self
+                    .nest
+                    .count(self.tiles[0] * self.tiles[1], self.index, self.shared)?;
+                let tile_at = digits(&t, &self.tiles)?;
+                let tile_at = [tile_at[0].clone(), tile_at[1].clone()];
+                let mut around = self.around.clone();
+                around.push(t.clone());
+                self.epilogue(&total, Some(&t), &tile_at, &around)
+            }
+        }
+    }
+
+    /// A range over the tiles of a part; the last part may have fewer.
+    fn part_range(&mut self, part: &UOp, size: usize, tiles: usize) -> Result<UOp> {
+        let whole = UOp::int(size as i64, self.index);
+        if tiles.is_multiple_of(size) {
+            return self.nest.range(&whole, Exec::Serial);
+        }
+        let left = linear(&part.neg()?, size, &UOp::int(tiles as i64, self.index))?;
+        let extent = left.cmplt(&whole)?.where_(&left, &whole)?;
+        let extent = simplify(&[extent])?.remove(0);
+        self.nest.range(&extent, Exec::Serial)
+    }
+
+    /// Packs all of an operand, tile by tile.
+    fn pack_all(&mut self, o: usize, memory: &UOp, outer: &[UOp]) -> Result<()> {
+        let t = self.nest.count(self.tiles[o], self.index, self.shared)?;
+        let mut around = outer.to_vec();
+        around.push(t.clone());
+        self.pack(o, memory, &around, &t, &t)
+    }
+
+    fn pack(
+        &mut self,
+        o: usize,
+        memory: &UOp,
+        around: &[UOp],
+        stored: &UOp,
+        tile: &UOp,
+    ) -> Result<()> {
+        let zero = UOp::int(0, self.index);
+        let first_k = match &self.block {
+            None => zero,
+            Some(block) => linear(block, BLOCK, &zero)?,
+        };
+        let packing = Packing {
+            memory,
+            around,
+            stored,
+            tile,
+            width: self.width(o),
+            first_k: &first_k,
+            depth: self.depth,
+            whole_depth: self.c.depth,
+            batch: &self.batch,
+        };
+        let statement = packing.statement(&self.operands[o], &self.layouts[o], self.nest)?;
+        self.statements.push(statement);
+        Ok(())
+    }
+
+    /// Positions of a side in one tile.
+    fn width(&self, o: usize) -> usize {
+        match o {
+            0 => self.tile.rows,
+            _ => self.tile.vectors * self.lanes,
+        }
+    }
+
+    /// Elements of a tile.
+    fn area(&self) -> usize {
+        self.width(0) * self.width(1)
+    }
+
+    /// Ranges over a tile, and a position in it.
+    fn over_tile(&mut self, rows: Exec) -> Result<([UOp; 3], UOp, UOp)> {
+        let m = self.nest.count(self.tile.rows, self.index, rows)?;
+        let u = self.nest.count(self.tile.vectors, self.index, rows)?;
+        let v = self.nest.count(self.lanes, self.index, Exec::Vector)?;
+        let n = linear(&u, self.lanes, &v)?;
+        let at = linear(&m, self.width(1), &n)?;
+        Ok(([m, u, v], n, at))
+    }
+
+    /// The sums of one tile, left in the thread's cache.
+    fn tile_sums(
+        &mut self,
+        memories: &[Option<UOp>; 2],
+        stored: &[UOp; 2],
+        tile_at: &[UOp; 2],
+        inside: &[UOp],
+    ) -> Result<UOp> {
+        let sums = self.nest.local(Space::Reg, self.dtype, self.area());
+        let result = self.nest.local(Space::Cache, self.dtype, self.area());
+        let (loops, k) = self.steps()?;
+        let ([m, u, v], n, at) = self.over_tile(Exec::Unroll)?;
+        let mut values = Vec::with_capacity(2);
+        for (o, s) in [(0, &m), (1, &n)] {
+            values.push(match (&memories[o], &self.operands[o].direct) {
+                (Some(memory), _) => {
+                    memory.load(&self.layouts[o].place(&stored[o], s, &k)?, None)?
+                }
+                (None, Some(direct)) => {
+                    let operand = &self.operands[o];
+                    let at = linear(&tile_at[o], self.width(o), s)?;
+                    let mut replace: FxHashMap<UOp, UOp> = self.batch.iter().cloned().collect();
+                    let side = digits(&at, &operand.extents)?;
+                    replace.extend(operand.side.iter().cloned().zip(side));
+                    replace.extend(self.c.summed.iter().cloned().zip(loops.iter().cloned()));
+                    replaced(std::slice::from_ref(&direct.value), &replace)?.remove(0)
+                }
+                (None, None) => unreachable!("an operand without a copy is read in place"),
+            });
+        }
+        let ranges = [inside, &loops, &[m, u, v]].concat();
+        self.push(&sums, at, &values, Combine::MulAcc, None, ranges);
+        let ([m, u, v], _, at) = self.over_tile(Exec::Unroll)?;
+        let sum = sums.load(&at, None)?;
+        let ranges = [inside, &[m, u, v]].concat();
+        self.push(&result, at, &[sum], Combine::Set, None, ranges);
+        Ok(result)
+    }
+
+    /// The loops over k, and the position along it: one loop, or those of the axes where an operand
+    /// is read in place.
+    fn steps(&mut self) -> Result<(Vec<UOp>, UOp)> {
+        if self.direct.contains(&true) {
+            let mut loops = Vec::new();
+            let mut k = UOp::int(0, self.index);
+            for range in &self.c.summed {
+                let r = self.nest.count(extent(range), self.index, Exec::Serial)?;
+                k = linear(&k, extent(range), &r)?;
+                loops.push(r);
+            }
+            return Ok((loops, simplify(&[k])?.remove(0)));
+        }
+        let depth = UOp::int(self.depth as i64, self.index);
+        let extent = match &self.block {
+            Some(block) if !self.c.depth.is_multiple_of(BLOCK) => {
+                let all = UOp::int(self.c.depth as i64, self.index);
+                let left = linear(&block.neg()?, BLOCK, &all)?;
+                left.cmplt(&depth)?.where_(&left, &depth)?
+            }
+            _ => depth,
+        };
+        let k = self.nest.range(&simplify(&[extent])?[0], Exec::Serial)?;
+        Ok((vec![k.clone()], k))
+    }
+
+    /// Memory for the totals of all tiles, at the identity of addition.
+    fn total(&mut self, space: Space) -> Result<UOp> {
+        let tiles = self.tiles[0] * self.tiles[1];
+        let total = self.nest.local(space, self.dtype, tiles * self.area());
+        let t = self.nest.count(tiles, self.index, self.shared)?;
+        let e = self.nest.count(self.area(), self.index, Exec::Serial)?;
+        let none = UOp::constant(Scalar::from_f64(self.dtype, -0.0));
+        let ranges = [&self.around[..], &[t.clone(), e.clone()]].concat();
+        let at = linear(&t, self.area(), &e)?;
+        self.push(&total, at, &[none], Combine::Set, None, ranges);
+        Ok(total)
+    }
+
+    fn tile_number(&self, tile: &[UOp; 2]) -> Result<UOp> {
+        linear(&tile[0], self.tiles[1], &tile[1])
+    }
+
+    /// Adds a block's sums to the totals.
+    fn add_up(&mut self, total: &UOp, sums: &UOp, tile: &UOp, inside: &[UOp]) -> Result<()> {
+        let ([m, u, v], _, at) = self.over_tile(Exec::Serial)?;
+        let sum = sums.load(&at, None)?;
+        let place = linear(tile, self.area(), &at)?;
+        let ranges = [inside, &[m, u, v]].concat();
+        self.push(total, place, &[sum], Combine::Add, None, ranges);
+        Ok(())
+    }
+
+    /// What the launch stores, made from the sums.
+    fn epilogue(
+        &mut self,
+        sums: &UOp,
+        number: Option<&UOp>,
+        tile: &[UOp; 2],
+        inside: &[UOp],
+    ) -> Result<()> {
+        let ([m, u, v], n, at) = self.over_tile(Exec::Serial)?;
+        let at = match number {
+            None => at,
+            Some(t) => linear(t, self.area(), &at)?,
+        };
+        let side = [m.clone(), n];
+        let mut replace: FxHashMap<UOp, UOp> = self.batch.iter().cloned().collect();
+        let mut gate: Option<UOp> = None;
+        for o in 0..2 {
+            let operand = &self.operands[o];
+            let flat = linear(&tile[o], self.width(o), &side[o])?;
+            replace.extend(
+                operand
+                    .side
+                    .iter()
+                    .cloned()
+                    .zip(digits(&flat, &operand.extents)?),
+            );
+            if !operand.size.is_multiple_of(self.width(o)) {
+                let within = flat.cmplt(&UOp::int(operand.size as i64, self.index))?;
+                gate = Some(gate.map_or(Ok(within.clone()), |g| g.and(&within))?);
+            }
+        }
+        let mut value = self.c.out.values[0].clone();
+        let mut own = self.c.out.gate.clone();
+        if let Some(gate) = &gate {
+            // The sum itself is there for all of a tile.
+            value = gated(&value, gate, Some(&self.c.sum))?;
+            own = Some(own.map_or(Ok(gate.clone()), |g| g.and(gate))?);
+        }
+        replace.insert(self.c.sum.clone(), sums.load(&at, None)?);
+        let mut roots = vec![self.c.out.index.clone(), value];
+        roots.extend(own.clone());
+        let new = replaced(&roots, &replace)?;
+        let gate = own.map(|_| new[2].clone());
+        let mut ranges = inside.to_vec();
+        let (mut index, mut values, mut gate) = (new[0].clone(), new[1].clone(), gate);
+        if matches!(stride(&index, &v), Some(1)) {
+            ranges.extend([m, u, v]);
+        } else {
+            // Neighbours in memory are rows here: the loop over rows is the innermost.
+            let turned = [m, u, v].map(|r| (r.clone(), extent(&r)));
+            let mut fresh = FxHashMap::default();
+            let mut order = Vec::new();
+            for (r, n) in turned {
+                let plain = self.nest.count(n, self.index, Exec::Serial)?;
+                fresh.insert(r, plain.clone());
+                order.push(plain);
+            }
+            let mut roots = vec![index, values];
+            roots.extend(gate.clone());
+            let new = replaced(&roots, &fresh)?;
+            (index, values) = (new[0].clone(), new[1].clone());
+            gate = gate.map(|_| new[2].clone());
+            ranges.extend([order[1].clone(), order[2].clone(), order[0].clone()]);
+        }
+        let memory = self.c.out.memory.clone();
+        self.push(&memory, index, &[values], Combine::Set, gate, ranges);
+        Ok(())
+    }
+
+    fn push(
+        &mut self,
+        memory: &UOp,
+        index: UOp,
+        values: &[UOp],
+        combine: Combine,
+        gate: Option<UOp>,
+        ranges: Vec<UOp>,
+    ) {
+        self.statements.push(Statement {
+            memory: memory.clone(),
+            index,
+            values: values.iter().cloned().collect(),
+            combine,
+            gate,
+            ranges,
+        });
+    }
+}
+
+fn extent(range: &UOp) -> usize {
+    match range.src()[0].op() {
+        Op::Const(value) => value.as_i128() as usize,
+        _ => unreachable!("a tile has constant extents"),
+    }
+}

@@ -1,0 +1,305 @@
+//! One factor of a contraction: how its elements lie in memory, and its packed copy.
+
+use rustc_hash::FxHashMap;
+
+use super::super::affine::{digits, gated, linear, load_strides, replaced, stride};
+use super::super::nest::{Nest, Statement, extent_of};
+use super::find::Contraction;
+use crate::error::Result;
+use crate::ir::op::{Combine, Exec};
+use crate::ir::{Op, UOp};
+
+/// A factor as a function of a position on its side, of k, and of the batch.
+pub struct Operand {
+    /// In terms of the ranges below.
+    pub value: UOp,
+    /// The ranges of its side, outermost first.
+    pub side: Vec<UOp>,
+    /// Their extents.
+    pub extents: Vec<usize>,
+    /// How many positions its side has.
+    pub size: usize,
+    /// The range of k in `value`.
+    pub k: UOp,
+    /// How many neighbours along its side lie side by side in all that it reads.
+    pub side_lanes: usize,
+    /// The same along k.
+    pub depth_lanes: usize,
+    /// Where it can be read without a packed copy.
+    pub direct: Option<Direct>,
+}
+
+/// A plain load whose index is a sum of all ranges times constants.
+pub struct Direct {
+    /// In terms of the ranges of the side and of `summed`.
+    pub value: UOp,
+    /// Elements from a position of the innermost range of the side to the next.
+    pub side: i64,
+    /// The same along the summed ranges.
+    pub summed: Vec<i64>,
+}
+
+impl Operand {
+    /// Looks at a factor; `lanes` is how many elements a vector holds.
+    ///
+    /// # Errors
+    /// Never for a verified graph.
+    pub fn new(c: &Contraction, factor: usize, lanes: usize, nest: &mut Nest) -> Result<Operand> {
+        let (value, side, k) = (&c.factors[factor], &c.sides[factor], &c.k);
+        let extents: Vec<usize> = side.iter().filter_map(extent_of).collect();
+        let mut operand = Operand {
+            value: value.clone(),
+            side: side.clone(),
+            size: extents.iter().product(),
+            extents,
+            k: k.clone(),
+            side_lanes: 1,
+            depth_lanes: 1,
+            direct: Direct::of(&c.plain[factor], side, &c.summed),
+        };
+        let depth = extent_of(k).unwrap_or(1);
+        let dtype = k.dtype();
+        let mut width = lanes;
+        while width >= 4 && (operand.side_lanes == 1 || operand.depth_lanes == 1) {
+            let v = nest.count(width, dtype, Exec::Vector)?;
+            if operand.side_lanes == 1 && operand.size >= width {
+                let outer = nest.count(operand.size.div_ceil(width), dtype, Exec::Serial)?;
+                let s = linear(&outer, width, &v)?;
+                let value = operand.at(&s, k, &[])?;
+                if even(&value, &v) {
+                    operand.side_lanes = width;
+                }
+            }
+            if operand.depth_lanes == 1 && depth >= width {
+                let outer = nest.count(depth.div_ceil(width), dtype, Exec::Serial)?;
+                let at = linear(&outer, width, &v)?;
+                let replace = FxHashMap::from_iter([(k.clone(), at)]);
+                let value = replaced(std::slice::from_ref(value), &replace)?;
+                if even(&value[0], &v) {
+                    operand.depth_lanes = width;
+                }
+            }
+            width /= 2;
+        }
+        Ok(operand)
+    }
+
+    /// The value at position `s` of its side and at `k`, with more replacements.
+    ///
+    /// # Errors
+    /// Never for index dtypes.
+    pub fn at(&self, s: &UOp, k: &UOp, more: &[(UOp, UOp)]) -> Result<UOp> {
+        let mut replace: FxHashMap<UOp, UOp> = more.iter().cloned().collect();
+        replace.extend(self.side.iter().cloned().zip(digits(s, &self.extents)?));
+        replace.insert(self.k.clone(), k.clone());
+        let value = replaced(std::slice::from_ref(&self.value), &replace)?;
+        Ok(value[0].clone())
+    }
+}
+
+impl Direct {
+    fn of(value: &UOp, side: &[UOp], summed: &[UOp]) -> Option<Direct> {
+        let plain = matches!(value.op(), Op::Load) && value.src().len() == 2;
+        if !plain || summed.is_empty() {
+            return None;
+        }
+        let along = |r: &UOp| stride(&value.src()[1], r);
+        let sides: Vec<i64> = side.iter().map(along).collect::<Option<_>>()?;
+        Some(Direct {
+            value: value.clone(),
+            side: *sides.last()?,
+            summed: summed.iter().map(along).collect::<Option<_>>()?,
+        })
+    }
+}
+
+impl Operand {
+    /// Whether tiles of `width` positions can be read where they are without harm: they end where
+    /// the innermost range does, and their lines do not fight for one set of the cache. `together`
+    /// says that vectors run along the side.
+    pub fn is_direct(&self, width: usize, together: bool, element: usize) -> bool {
+        let Some(direct) = &self.direct else {
+            return false;
+        };
+        let inner = self.extents.last().copied().unwrap_or(1);
+        let crowded = |stride: i64, count: usize| {
+            count > WAYS && (stride.unsigned_abs() as usize * element).is_multiple_of(PAGE)
+        };
+        let steps = direct.summed.iter().map(|&s| crowded(s, 2 * WAYS));
+        inner.is_multiple_of(width)
+            && match together {
+                true => direct.side == 1 && !steps.into_iter().any(|c| c),
+                false if direct.side == 1 => !steps.into_iter().any(|c| c),
+                false => direct.summed.last() == Some(&1) && !crowded(direct.side, width),
+            }
+    }
+}
+
+/// Lines of a set in the first cache, at least.
+const WAYS: usize = 8;
+/// Addresses at this distance share a set of the first cache.
+const PAGE: usize = 4096;
+
+/// Whether all loads stand still or move by one, and some do.
+fn even(value: &UOp, v: &UOp) -> bool {
+    let strides = load_strides(value, v);
+    strides.iter().all(|s| matches!(s, Some(0 | 1))) && strides.contains(&Some(1))
+}
+
+/// Where element (tile, position in the tile, k) of a packed operand lies.
+#[derive(Clone)]
+pub struct Layout {
+    /// Elements from a tile to the next.
+    pub tile: usize,
+    /// Elements from a position to the next.
+    pub side: usize,
+    /// Elements from one k to the next.
+    pub depth: usize,
+    /// How it is filled.
+    pub fill: Fill,
+}
+
+/// Which loops fill a packed operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fill {
+    /// Vectors along k, position by position.
+    Deep(usize),
+    /// Vectors along the side, k by k.
+    Across(usize),
+    /// Element by element, in blocks that turn rows into columns within the cache.
+    Turned,
+}
+
+/// Elements between the rows of a tile that lies along k, beyond k: rows must not start in the
+/// same set of the cache.
+const ROW_PAD: usize = 16;
+/// Elements of k that are turned at once, a line of the cache.
+const TURN: usize = 16;
+
+impl Layout {
+    /// The layout for tiles of `width` positions and `depth` elements of k. `together` says that
+    /// vectors run along the side, so that k comes last.
+    pub fn new(operand: &Operand, width: usize, depth: usize, together: bool) -> Layout {
+        let across = operand.side_lanes > 1 && width.is_multiple_of(operand.side_lanes);
+        if !together && (operand.depth_lanes > 1 || !across) {
+            let lanes = operand.depth_lanes;
+            let row = depth.next_multiple_of(16) + ROW_PAD;
+            return Layout {
+                tile: width * row,
+                side: row,
+                depth: 1,
+                fill: Fill::Deep(lanes),
+            };
+        }
+        Layout {
+            tile: width * depth.next_multiple_of(TURN),
+            side: 1,
+            depth: width,
+            fill: match across {
+                true => Fill::Across(operand.side_lanes),
+                false => Fill::Turned,
+            },
+        }
+    }
+
+    /// The place of an element.
+    ///
+    /// # Errors
+    /// Never for index dtypes.
+    pub fn place(&self, tile: &UOp, s: &UOp, k: &UOp) -> Result<UOp> {
+        let zero = UOp::int(0, tile.dtype());
+        let tiles = linear(tile, self.tile, &zero)?;
+        tiles
+            .add(&linear(k, self.depth, &zero)?)?
+            .add(&linear(s, self.side, &zero)?)
+    }
+}
+
+/// What a packing statement needs to know beside the operand and its layout.
+pub struct Packing<'a> {
+    /// The packed copy.
+    pub memory: &'a UOp,
+    /// The loops around, the one of the tile last.
+    pub around: &'a [UOp],
+    /// The tile's number in the copy.
+    pub stored: &'a UOp,
+    /// The tile's number on the side.
+    pub tile: &'a UOp,
+    /// Positions in a tile.
+    pub width: usize,
+    /// The first k of the block.
+    pub first_k: &'a UOp,
+    /// How many elements of k: all, or those of a block, whose last is shorter.
+    pub depth: usize,
+    /// All elements of k.
+    pub whole_depth: usize,
+    /// What stands for the batch.
+    pub batch: &'a [(UOp, UOp)],
+}
+
+impl Packing<'_> {
+    /// The statement that fills one tile of the copy. Outside of the operand it is 0.
+    ///
+    /// # Errors
+    /// Never for a verified graph.
+    pub fn statement(
+        &self,
+        operand: &Operand,
+        layout: &Layout,
+        nest: &mut Nest,
+    ) -> Result<Statement> {
+        let dtype = operand.k.dtype();
+        let mut ranges = self.around.to_vec();
+        let mut add = |extent: usize, exec: Exec, nest: &mut Nest| -> Result<UOp> {
+            let r = nest.count(extent, dtype, exec)?;
+            ranges.push(r.clone());
+            Ok(r)
+        };
+        let (s, k) = match layout.fill {
+            Fill::Deep(lanes) => {
+                let s = add(self.width, Exec::Serial, nest)?;
+                let outer = add(self.depth.div_ceil(lanes), Exec::Serial, nest)?;
+                let v = match lanes {
+                    1 => UOp::int(0, dtype),
+                    _ => add(lanes, Exec::Vector, nest)?,
+                };
+                (s, linear(&outer, lanes, &v)?)
+            }
+            Fill::Across(lanes) => {
+                let k = add(self.depth, Exec::Serial, nest)?;
+                let outer = add(self.width / lanes, Exec::Unroll, nest)?;
+                let v = add(lanes, Exec::Vector, nest)?;
+                (linear(&outer, lanes, &v)?, k)
+            }
+            Fill::Turned => {
+                let outer = add(self.depth.div_ceil(TURN), Exec::Serial, nest)?;
+                let s = add(self.width, Exec::Serial, nest)?;
+                let inner = add(TURN, Exec::Unroll, nest)?;
+                (s, linear(&outer, TURN, &inner)?)
+            }
+        };
+        let at = linear(self.tile, self.width, &s)?;
+        let deep = self.first_k.add(&k)?;
+        let mut value = operand.at(&at, &deep, self.batch)?;
+        let below = |x: &UOp, n: usize| x.cmplt(&UOp::int(n as i64, dtype));
+        if !operand.size.is_multiple_of(self.width) {
+            value = gated(&value, &below(&at, operand.size)?, None)?;
+        }
+        let step = match layout.fill {
+            Fill::Deep(lanes) => lanes,
+            Fill::Across(_) => 1,
+            Fill::Turned => TURN,
+        };
+        if !self.depth.is_multiple_of(step) || !self.whole_depth.is_multiple_of(self.depth) {
+            value = gated(&value, &below(&deep, self.whole_depth)?, None)?;
+        }
+        Ok(Statement {
+            memory: self.memory.clone(),
+            index: layout.place(self.stored, &s, &k)?,
+            values: [value].into_iter().collect(),
+            combine: Combine::Set,
+            gate: None,
+            ranges,
+        })
+    }
+}

@@ -1,0 +1,81 @@
+//! The tile that is kept in registers: how many rows, how many vectors, and which factor fills the
+//! vectors.
+
+use super::operand::Operand;
+use crate::machine::Machine;
+
+/// A tile of the result.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tile {
+    /// Rows: each is one element of the other factor, held against all vectors.
+    pub rows: usize,
+    /// Vectors in a row.
+    pub vectors: usize,
+    /// Modelled cycles for the whole product.
+    pub cycles: f64,
+}
+
+/// The best tile for a product, summed over `depth`: its rows are held element by element, its
+/// columns fill vectors.
+///
+/// A multiply-add takes half a cycle, as does a load; a tile of few accumulators waits for its own
+/// results. What a tile has beyond the product's edge is computed in vain, and an operand that a
+/// tile can't read in place is packed.
+pub fn tile(
+    rows: &Operand,
+    cols: &Operand,
+    depth: usize,
+    element: usize,
+    machine: &Machine,
+) -> Tile {
+    let lanes = machine.lanes(element);
+    let mut best: Option<Tile> = None;
+    for vectors in 1..=4 {
+        let direct = cols.is_direct(vectors * lanes, true, element);
+        let pack_cols = if direct {
+            0.0
+        } else {
+            packing(cols, depth, true)
+        };
+        for height in 1..=machine.vector_registers {
+            // The accumulators, a row of vectors, and the element held against them.
+            if height * vectors + vectors + 1 > machine.vector_registers {
+                break;
+            }
+            let tiles = rows.size.div_ceil(height) * cols.size.div_ceil(vectors * lanes);
+            let sums = (height * vectors) as f64 / 2.0;
+            let loads = (height + vectors) as f64 / 2.0;
+            // Loads compete with other work even where they are fewer.
+            let step = sums.max(loads).max(LATENCY) + loads / 8.0;
+            let ends = 20.0 + 2.0 * (height * vectors) as f64;
+            let direct = rows.is_direct(height, false, element);
+            let pack_rows = if direct {
+                0.0
+            } else {
+                packing(rows, depth, false)
+            };
+            let cycles = tiles as f64 * (depth as f64 * step + ends) + pack_rows + pack_cols;
+            if best.is_none_or(|b| cycles < b.cycles) {
+                best = Some(Tile {
+                    rows: height,
+                    vectors,
+                    cycles,
+                });
+            }
+        }
+    }
+    best.expect("every machine has three registers")
+}
+
+/// Cycles from a multiply-add to the next one that needs its result.
+const LATENCY: f64 = 4.0;
+
+/// Modelled cycles to pack an operand.
+fn packing(operand: &Operand, depth: usize, together: bool) -> f64 {
+    let elements = (operand.size * depth) as f64;
+    let vector = match together {
+        true => operand.side_lanes,
+        false => operand.depth_lanes.max(operand.side_lanes),
+    };
+    elements * if vector > 1 { 3.0 / vector as f64 } else { 1.2 }
+}
