@@ -79,13 +79,16 @@ fn names_that_c_does_not_take_are_changed() {
 #[test]
 fn a_unit_is_the_team_its_kernels_and_their_entries() {
     let unit = render_unit(&[&program("add_one.uir")]);
-    let expected = format!(
-        "{}\nstruct uopc_team;\n\
-         #define EXPORT __attribute__((visibility(\"default\")))\n\
-         EXPORT void uopc_entry_0(void** args, struct uopc_team* team) \
-         {{ add_one(args[0], args[1]); }}\n",
-        parts("add_one.uir").1
-    );
+    let team = "\
+struct uopc_team {
+    void (*run)(struct uopc_team* team, void (*part)(void* context, long i, long worker), void* context, long n);
+};
+";
+    let entry = "\
+#define EXPORT __attribute__((visibility(\"default\")))
+EXPORT void uopc_entry_0(void** args, struct uopc_team* team) { add_one(args[0], args[1]); }
+";
+    let expected = format!("{team}\n{}\n{entry}", parts("add_one.uir").1);
     assert_eq!(unit.text, expected);
 }
 
