@@ -17,7 +17,9 @@ use crate::machine::Machine;
 /// Elements of scratch memory of one iteration up to which several vectors of columns run side by
 /// side, so that one does not wait for the other.
 const FEW: usize = 2;
-/// How many vectors that are.
+/// Columns that a thread takes at least, so that it reads whole lines of memory one after another.
+const SHORT: usize = 64;
+/// How many vectors run side by side.
 const SIDE_BY_SIDE: usize = 4;
 
 /// Lays out a group in vectors of the shared loop `range`. Whether it could be done.
@@ -116,6 +118,19 @@ fn count(local: &UOp) -> usize {
         Op::Local { n, .. } => *n,
         _ => 0,
     }
+}
+
+/// Whether there are several blocks of rows, summed apart.
+fn blocks(nest: &Nest, range: &UOp) -> bool {
+    let users = nest.users(range);
+    let heaviest = users.iter().map(|&k| &nest.statements[k]);
+    let heaviest = heaviest.max_by(|a, b| runs(a).total_cmp(&runs(b)));
+    heaviest.is_some_and(|s| {
+        let inside = s.ranges.iter().skip_while(|r| *r != range).skip(1);
+        inside
+            .take(1)
+            .any(|r| nest.users(r).len() > 1 && extent_of(r).is_some_and(|n| n >= 4))
+    })
 }
 
 /// Reads rows in pieces of many columns and keeps the partial results of these in the cache.
