@@ -15,6 +15,7 @@ mod cost;
 pub mod depend;
 mod elementwise;
 mod layout;
+pub mod narrow;
 pub mod nest;
 mod reduce;
 pub mod rewrite;
@@ -31,6 +32,8 @@ use nest::Nest;
 /// Never for a verified graph.
 pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
     let mut nest = Nest::of(loops);
+    // Divisions that a gate decides hide from all others how an index moves.
+    narrow::narrow(&mut nest)?;
     contract::contractions(&mut nest, machine)?;
     layout::lay_out(&mut nest, machine)?;
     nest.build()
