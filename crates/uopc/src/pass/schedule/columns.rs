@@ -146,10 +146,10 @@ fn pieces(
     let own = own_scratch(nest, range);
     let bytes: usize = own.iter().map(|m| count(m) * m.dtype().size()).sum();
     let most = (machine.l1 * 3 / 4 / bytes.max(1)).max(lanes);
-    // Pieces of equal length, whole vectors, enough of them for the threads.
-    let cut = n
-        .div_ceil(most)
-        .max(if work >= SHARED_WORK { 4 } else { 1 });
+    // Pieces of equal length, whole vectors, enough of them for the threads; but rows that are
+    // short stay whole, and threads take blocks of rows.
+    let threads = work >= SHARED_WORK && (n >= 4 * SHORT || !blocks(nest, range));
+    let cut = n.div_ceil(most).max(if threads { 4 } else { 1 });
     let piece = n.div_ceil(cut).next_multiple_of(lanes);
     let parts = split(nest, range, piece, Tail::Gate)?;
     for local in own_scratch(nest, &parts.inner) {

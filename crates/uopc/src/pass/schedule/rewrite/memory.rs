@@ -121,10 +121,7 @@ fn move_accesses(
             Op::Load if src[0] == *from => to.load(&at(&src[1])?, src.get(2)),
             _ => u.with_src(src),
         })?;
-        let values = s.values.len();
-        s.index = new[0].clone();
-        s.values = new[1..=values].iter().cloned().collect();
-        s.gate = new.get(1 + values).cloned();
+        s.set_roots(&new);
         if s.memory == *from {
             s.memory = to.clone();
             s.index = at(&s.index)?;
