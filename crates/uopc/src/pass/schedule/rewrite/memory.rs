@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 
 use super::split::space_of;
 use super::{Outcome, Refusal, require};
-use crate::ir::op::{Exec, Op, Space};
+use crate::ir::op::{Combine, Exec, Op, Space};
 use crate::ir::visit::Graph;
 use crate::ir::{DType, UOp};
-use crate::pass::schedule::depend::{is_ordered, memories};
+use crate::pass::schedule::depend::{common, is_ordered, memories};
 use crate::pass::schedule::nest::{Nest, Statement, exec_of, extent_of, ranges_of};
 
 /// Where a new axis of a scratch memory stands.
@@ -256,6 +256,56 @@ pub fn privatise(nest: &mut Nest, k: usize, ranges: &[UOp]) -> Outcome<Vec<usize
     let added = joins.len();
     nest.statements.splice(after..after, joins);
     Ok((after..after + added).collect())
+}
+
+/// Lets the statements from `at` on work on a copy of a scratch memory's first `count` elements.
+/// Statements that read it in other shapes than the ones before then no longer determine where
+/// those keep it. The position of the copying statement, which stands before `at`.
+///
+/// # Errors
+/// Where the memory does not begin at the identity, or the statements before and after share a
+/// loop in which it lives.
+pub fn restart(nest: &mut Nest, local: &UOp, at: usize, count: usize) -> Outcome<usize> {
+    let Op::Local { space, n, .. } = *local.op() else {
+        return Err(Refusal::Illegal("only scratch memory is copied"));
+    };
+    let named = nest.naming(local);
+    let (before, after): (Vec<usize>, Vec<usize>) = named.iter().partition(|&&k| k < at);
+    require(
+        !before.is_empty() && !after.is_empty(),
+        "it is in use before and after",
+    )?;
+    let first = &nest.statements[before[0]];
+    let begins = first.memory == *local && first.combine != Combine::Set;
+    require(begins && count <= n, "it begins at the identity")?;
+    let scope = nest.scope(local);
+    let shared = common(&nest.statements[at - 1].ranges, &nest.statements[at].ranges);
+    require(shared == scope.len(), "a loop is open in which it lives")?;
+    let moved = nest.local(space, local.dtype(), n);
+    for &k in &after {
+        let s = &mut nest.statements[k];
+        let to: FxHashMap<UOp, UOp> = [(local.clone(), moved.clone())].into_iter().collect();
+        if s.memory == *local {
+            s.memory = moved.clone();
+        }
+        nest.substitute(k, &to)?;
+    }
+    let dtype = nest.statements[before[0]].index.dtype();
+    let (mut index, mut ranges) = (UOp::int(0, dtype), scope);
+    if count > 1 {
+        index = nest.count(count, dtype, Exec::Unroll)?;
+        ranges.push(index.clone());
+    }
+    let copy = Statement {
+        memory: moved,
+        values: SmallVec::from_elem(local.load(&index, None)?, 1),
+        index,
+        combine: Combine::Set,
+        gate: None,
+        ranges,
+    };
+    nest.statements.insert(at, copy);
+    Ok(at)
 }
 
 fn in_dtype(range: &UOp, dtype: DType) -> crate::Result<UOp> {

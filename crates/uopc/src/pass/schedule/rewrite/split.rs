@@ -19,6 +19,9 @@ pub enum Tail {
     Gate,
     /// A second copy of the statements runs them.
     Peel,
+    /// The last piece has fewer iterations: the extent of the inner loop depends on the outer one,
+    /// so that it runs serially.
+    Short,
 }
 
 /// The loops that [`split`] made.
@@ -59,6 +62,7 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         }
         Tail::Gate => (n.div_ceil(size), (!exact).then_some(n)),
         Tail::Peel => (n / size, None),
+        Tail::Short => (n.div_ceil(size), None),
     };
     let dtype = range.dtype();
     if bound.is_some() {
@@ -68,6 +72,9 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         let fits = dtype != DType::I32 || pieces * size <= i32::MAX as usize;
         require(fits, "the last piece would overflow the index")?;
     }
+    let short = tail == Tail::Short && !exact;
+    let serial = matches!(exec_of(range), Exec::Serial | Exec::Thread);
+    require(!short || serial, "a loop of varying length is serial")?;
     let peeled = tail == Tail::Peel && !exact;
     require(!peeled || pieces > 0, "there is no whole piece")?;
     let own = own_scratch(nest, range);
@@ -81,7 +88,13 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         same => (same, same),
     };
     let outer = nest.count(pieces, dtype, outer)?;
-    let inner = nest.count(size, dtype, inner)?;
+    let mut count = UOp::int(size as i64, dtype);
+    if short {
+        // The smaller one of size and of what is left, so that its bounds are seen.
+        let passed = outer.mul(&count)?.add(&UOp::int(-(n as i64), dtype))?;
+        count = passed.maximum(&UOp::int(-(size as i64), dtype))?.neg()?;
+    }
+    let inner = nest.range(&count, inner)?;
     let whole = outer.mul(&UOp::int(size as i64, dtype))?.add(&inner)?;
     for k in users {
         if let Some(n) = bound {
@@ -96,6 +109,22 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         rest,
         rest_range,
     })
+}
+
+/// Takes a loop of one iteration away.
+///
+/// # Errors
+/// Where it has more.
+pub fn unit(nest: &mut Nest, range: &UOp) -> Outcome<()> {
+    require(
+        extent_of(range) == Some(1),
+        "it has more than one iteration",
+    )?;
+    let first = UOp::int(0, range.dtype());
+    for k in nest.users(range) {
+        replace(nest, k, range, &first, &[])?;
+    }
+    Ok(())
 }
 
 /// Puts a value for a range into a statement, and loops in the place of its loop.
