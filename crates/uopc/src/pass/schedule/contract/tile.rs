@@ -35,7 +35,7 @@ pub fn tile(
         let pack_cols = if direct {
             0.0
         } else {
-            packing(cols, depth, true)
+            packing(cols, vectors * lanes, depth, true)
         };
         for height in 1..=machine.vector_registers {
             // The accumulators, a row of vectors, and the element held against them.
@@ -52,7 +52,7 @@ pub fn tile(
             let pack_rows = if direct {
                 0.0
             } else {
-                packing(rows, depth, false)
+                packing(rows, height, depth, false)
             };
             let cycles = tiles as f64 * (depth as f64 * step + ends) + pack_rows + pack_cols;
             if best.is_none_or(|b| cycles < b.cycles) {
@@ -70,12 +70,10 @@ pub fn tile(
 /// Cycles from a multiply-add to the next one that needs its result.
 const LATENCY: f64 = 4.0;
 
-/// Modelled cycles to pack an operand.
-fn packing(operand: &Operand, depth: usize, together: bool) -> f64 {
+/// Modelled cycles to pack an operand into tiles of `width`.
+fn packing(operand: &Operand, width: usize, depth: usize, together: bool) -> f64 {
     let elements = (operand.size * depth) as f64;
-    let vector = match together {
-        true => operand.side_lanes,
-        false => operand.depth_lanes.max(operand.side_lanes),
-    };
+    let deep = if together { 1 } else { operand.depth_lanes };
+    let vector = deep.max(operand.groups(width).unwrap_or(1).min(width));
     elements * if vector > 1 { 3.0 / vector as f64 } else { 1.2 }
 }
