@@ -1,7 +1,6 @@
 //! Kinds of loops in C: random kernels with vector, unroll and thread loops put in wherever they are
 //! legal compute the bits of the plain loops, for every number of threads.
 
-#[allow(dead_code, reason = "a failure here is no graph's, so none is shrunk")]
 #[path = "support/case.rs"]
 mod case;
 #[path = "support/engines.rs"]
