@@ -68,6 +68,7 @@ fn names_that_c_does_not_take_are_changed() {
         ("memcpy", "void kernel_memcpy("),
         ("größe", "void gr__e("),
         ("", "void kernel_("),
+        ("k_part0", "void k_part0_("),
     ] {
         let unit = render_unit(&[&renamed(name, &p)]);
         assert!(unit.text.contains(expected), "{name}: {}", unit.text);
@@ -317,7 +318,7 @@ fn units_compute_what_one_would() {
         None,
         &search_path(),
         ObjectCache::none(),
-        bench.pool.clone(),
+        Pool::new(1 << 24),
     )
     .unwrap();
     let unit = device.compile_programs(&programs).unwrap();
@@ -325,7 +326,7 @@ fn units_compute_what_one_would() {
     assert_eq!(device.counts().compiler_calls, expected);
     let x = Storage::from_slice(&[1.0f32, 2.0, -3.0]).unwrap();
     for k in 1..programs.len() {
-        let y = bench.pool.take(12).unwrap();
+        let y = bench.device.allocate(12).unwrap();
         unit.launch(k, &[Place::Shared(&x), Place::whole(&y)], None)
             .unwrap();
         // What the last of its instructions stores does not depend on the sums before.
