@@ -67,6 +67,12 @@ fn rebuild(u: &UOp, src: &[UOp]) -> UOp {
     if let Some(simple) = simplified(u, src) {
         return simple;
     }
+    // A name stands for one value; for another one, the value stands for itself.
+    if let (Op::Let { .. }, [value]) = (u.op(), src)
+        && src != u.src()
+    {
+        return value.clone();
+    }
     u.with_src(src)
         .expect("sources of the same types are accepted")
 }

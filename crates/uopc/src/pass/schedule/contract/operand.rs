@@ -332,23 +332,28 @@ impl Packing<'_> {
                     false => (UOp::int(0, dtype), self.depth.div_ceil(inner)),
                 };
                 let run = first.add(&add(runs, Exec::Serial, nest)?)?;
-                let outer = add(inner / lanes, Exec::Serial, nest)?;
-                let v = add(lanes, Exec::Vector, nest)?;
+                // Blocks and runs are whole vectors: a block may begin and end within a run.
                 let zero = UOp::int(0, dtype);
-                // Blocks, runs and vectors are multiples of a vector, so that it is all in or out.
-                let begin = linear(&run, inner, &linear(&outer, lanes, &zero)?)?;
-                let begin = begin.sub(self.first_k)?;
+                let vector = UOp::int(lanes as i64, dtype);
+                let start = linear(&run, inner, &zero)?;
+                let mut end = UOp::int((inner / lanes) as i64, dtype);
+                let mut begin = zero.clone();
                 if self.whole_depth > self.depth {
-                    let after = begin.cmplt(&zero)?.logical_not()?;
-                    let before = begin.cmplt(&UOp::int(self.depth as i64, dtype))?;
-                    let mut within = after.and(&before)?;
-                    if !self.whole_depth.is_multiple_of(self.depth) {
-                        let end = UOp::int(self.whole_depth as i64, dtype);
-                        within = within.and(&begin.add(self.first_k)?.cmplt(&end)?)?;
-                    }
-                    gate = Some(simplify(&[within])?.remove(0));
+                    let least = |a: &UOp, b: &UOp| a.cmplt(b)?.where_(a, b);
+                    let before = self.first_k.sub(&start)?.floordiv(&vector)?;
+                    begin = zero.cmplt(&before)?.where_(&before, &zero)?;
+                    let block = self.first_k.add(&UOp::int(self.depth as i64, dtype))?;
+                    let all = UOp::int(self.whole_depth as i64, dtype);
+                    let stop = least(&block, &all)?.sub(&start)?.floordiv(&vector)?;
+                    end = least(&end, &stop)?;
                 }
-                (s, begin.add(&v)?)
+                let bounds = simplify(&[begin.clone(), end.sub(&begin)?])?;
+                let outer = nest.range(&bounds[1], Exec::Serial)?;
+                ranges.push(outer.clone());
+                let v = nest.count(lanes, dtype, Exec::Vector)?;
+                ranges.push(v.clone());
+                let at = linear(&bounds[0].add(&outer)?, lanes, &v)?;
+                (s, start.add(&at)?.sub(self.first_k)?)
             }
             Fill::Across(lanes) => {
                 let k = add(self.depth, Exec::Serial, nest)?;

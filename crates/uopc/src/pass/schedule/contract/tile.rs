@@ -45,8 +45,12 @@ pub fn tile(
             let tiles = rows.size.div_ceil(height) * cols.size.div_ceil(vectors * lanes);
             let sums = (height * vectors) as f64 / 2.0;
             let loads = (height + vectors) as f64 / 2.0;
+            // What the first cache does not hold until the next tile comes from the second.
+            let panel = depth * vectors * machine.vector_bytes;
+            let far = if 2 * panel > machine.l1 { vectors } else { 0 } as f64
+                + (height * element) as f64 / machine.vector_bytes as f64;
             // Loads compete with other work even where they are fewer.
-            let step = sums.max(loads).max(LATENCY) + loads / 8.0;
+            let step = sums.max(loads).max(LATENCY).max(far * SECOND_CACHE) + loads / 8.0;
             let ends = 20.0 + 2.0 * (height * vectors) as f64;
             let direct = rows.is_direct(height, false, element);
             let pack_rows = if direct {
@@ -67,6 +71,8 @@ pub fn tile(
     best.expect("every machine has three registers")
 }
 
+/// Cycles for a vector from the second cache, many on their way at once.
+const SECOND_CACHE: f64 = 5.0;
 /// Cycles from a multiply-add to the next one that needs its result.
 const LATENCY: f64 = 4.0;
 
