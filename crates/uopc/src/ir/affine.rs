@@ -98,7 +98,9 @@ impl Linear {
                 }
             }
         }
-        difference.terms.retain(|(_, coefficient)| *coefficient != 0);
+        difference
+            .terms
+            .retain(|(_, coefficient)| *coefficient != 0);
         difference
     }
 

@@ -127,9 +127,7 @@ impl Renderer<'_> {
         if n / lanes > STORES {
             let address = format!("{name}+i");
             let store = self.take(vector::store(dtype, lanes, &address, &value));
-            self.line(&format!(
-                "for (long i = 0; i < {n}; i += {lanes}) {store};"
-            ));
+            self.line(&format!("for (long i = 0; i < {n}; i += {lanes}) {store};"));
             return;
         }
         for first in (0..n).step_by(lanes) {
@@ -257,7 +255,10 @@ impl Renderer<'_> {
 
     /// The variable that holds the elements, if the memory is variables.
     fn variable(&mut self, memory: &UOp, index: &UOp) -> Option<String> {
-        let Op::Local { n, space, dtype, .. } = *memory.op() else {
+        let Op::Local {
+            n, space, dtype, ..
+        } = *memory.op()
+        else {
             return None;
         };
         let layout = self.layouts.get(memory).copied();
@@ -295,8 +296,7 @@ impl Renderer<'_> {
             return false;
         };
         let first = at_first(index, &range);
-        is_exact(&first, &mut self.bounds)
-            && Linear::of(&first).divisor() % lanes as i128 == 0
+        is_exact(&first, &mut self.bounds) && Linear::of(&first).divisor() % lanes as i128 == 0
     }
 
     // ---- loads ----
@@ -420,10 +420,7 @@ impl Renderer<'_> {
 
     /// The conditions together as a mask.
     fn conjunction(&mut self, conditions: &[UOp], lanes: usize) -> Option<String> {
-        let texts: Vec<String> = conditions
-            .iter()
-            .map(|u| self.lanes_of(u, lanes))
-            .collect();
+        let texts: Vec<String> = conditions.iter().map(|u| self.lanes_of(u, lanes)).collect();
         match &texts[..] {
             [] => None,
             [one] => Some(one.clone()),

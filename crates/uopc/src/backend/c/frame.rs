@@ -118,7 +118,8 @@ impl Frame {
 
     /// Keeps a place for the line of a name, which is written when the name is first used.
     pub(super) fn postpone(&mut self, u: &UOp) {
-        self.postponed.insert(u.clone(), (self.lines.len(), self.depth));
+        self.postponed
+            .insert(u.clone(), (self.lines.len(), self.depth));
         self.lines.push(String::new());
     }
 
@@ -217,8 +218,11 @@ impl Renderer<'_> {
                 }
                 _ => String::new(),
             };
-            writeln!(reads, "  {c_type}{qualifier} {name} = context{k}->{name}{at};")
-                .expect("a string takes all text");
+            writeln!(
+                reads,
+                "  {c_type}{qualifier} {name} = context{k}->{name}{at};"
+            )
+            .expect("a string takes all text");
         }
         let values: Vec<&str> = frame.given.iter().map(|g| g.value.as_str()).collect();
         let body = frame.text();
@@ -250,7 +254,10 @@ impl Renderer<'_> {
     /// Writes the function of a nest, and its call.
     fn close_nest(&mut self, frame: &Frame) {
         let pointers = |memory: &UOp| {
-            let into = frame.given.iter().filter(|g| g.memory.as_ref() == Some(memory));
+            let into = frame
+                .given
+                .iter()
+                .filter(|g| g.memory.as_ref() == Some(memory));
             into.count()
         };
         let parameter = |given: &Given| {
@@ -263,7 +270,9 @@ impl Renderer<'_> {
             true => "void".to_string(),
             false => parameters.join(", "),
         };
-        let name = self.nests.name(format!("({list}) {{\n{}}}\n", frame.text()));
+        let name = self
+            .nests
+            .name(format!("({list}) {{\n{}}}\n", frame.text()));
         let values: Vec<&str> = frame.given.iter().map(|g| bare(&g.value)).collect();
         self.line(&format!("{name}({});", values.join(", ")));
         if frame.streams {
@@ -316,7 +325,10 @@ impl Renderer<'_> {
         if let (Op::Param { slot, .. }, true) = (u.op(), is_kernel) {
             return format!("data{slot}");
         }
-        assert!(!is_kernel, "a verified program reads no {u:?} before it is set");
+        assert!(
+            !is_kernel,
+            "a verified program reads no {u:?} before it is set"
+        );
         let value = self.outside(|c| match u.op() {
             Op::Range { .. } => c.range(u),
             _ => c.expression(u).to_string(),
@@ -412,7 +424,11 @@ impl Renderer<'_> {
 
     /// The pointer that a nest gets for memory outside: to the element at the terms of the index
     /// that do not depend on the nest. The result is the pointer and the other terms.
-    pub(super) fn pointer_argument(&mut self, memory: &UOp, index: &UOp) -> (String, Option<Linear>) {
+    pub(super) fn pointer_argument(
+        &mut self,
+        memory: &UOp,
+        index: &UOp,
+    ) -> (String, Option<Linear>) {
         let (c_type, qualifier) = match *memory.op() {
             Op::Param { dtype, mode, .. } => (c_type(dtype), restrict(mode)),
             _ => (c_type(memory.dtype()), " restrict"),

@@ -188,12 +188,7 @@ fn in_variables(memory: &UOp, layouts: &FxHashMap<UOp, Layout>) -> bool {
 }
 
 /// The statements of a block: names with the store or block that they are for.
-fn statements(
-    steps: &[Step],
-    closers: &[usize],
-    from: usize,
-    end: usize,
-) -> Vec<(usize, usize)> {
+fn statements(steps: &[Step], closers: &[usize], from: usize, end: usize) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut begin = None;
     let mut at = from;

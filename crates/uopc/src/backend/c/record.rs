@@ -107,7 +107,11 @@ impl<F: Recordable> Recorder<F> {
     /// What ends the function, without its head: its statements and the result.
     pub fn body(&self, y: Recorded<'_, F>) -> String {
         let result = y.0.text();
-        format!("{}    return {};\n", self.statements.borrow(), bare(&result))
+        format!(
+            "{}    return {};\n",
+            self.statements.borrow(),
+            bare(&result)
+        )
     }
 
     /// The type of a float, or of a vector of them.
@@ -329,7 +333,10 @@ impl<'r, F: Recordable> Bits<'r, F> {
 
     /// Some sequences are for scalars alone.
     fn only_scalar(self) {
-        assert!(!self.0.wide, "sine of large numbers is computed lane by lane");
+        assert!(
+            !self.0.wide,
+            "sine of large numbers is computed lane by lane"
+        );
     }
 }
 
@@ -428,6 +435,9 @@ impl<'r, F: Recordable> Word for Bits<'r, F> {
     }
 
     fn named(self, name: &'static str) -> Self {
-        Bits(self.0.variable(&self.0.recorder.unsigned(self.0.wide), name))
+        Bits(
+            self.0
+                .variable(&self.0.recorder.unsigned(self.0.wide), name),
+        )
     }
 }

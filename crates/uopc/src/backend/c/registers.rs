@@ -12,11 +12,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::lanes::Lanes;
 use super::render::STACK_LIMIT;
 use super::steps::{Block, Step, accesses, constant};
+use crate::ir::UOp;
 use crate::ir::affine::{Linear, coefficient};
 use crate::ir::bounds::Bounds;
 use crate::ir::op::{Exec, Op, Space};
 use crate::ir::visit::toposort;
-use crate::ir::UOp;
 
 /// Loops are written out for scratch memory that is named in no more statements than this.
 const WRITTEN_OUT: i128 = 512;
@@ -47,7 +47,10 @@ pub(super) fn written_out(steps: &[Step]) -> FxHashSet<UOp> {
         });
         let mut steps: Vec<usize> = accesses.iter().map(|(step, _)| *step).collect();
         steps.dedup();
-        let count = steps.iter().map(|s| copies[*s]).fold(0, i128::saturating_add);
+        let count = steps
+            .iter()
+            .map(|s| copies[*s])
+            .fold(0, i128::saturating_add);
         if is_known && count <= WRITTEN_OUT {
             ranges.extend(leaves.into_iter().filter(is_unrolled));
         }
@@ -60,7 +63,13 @@ fn in_registers(memory: &UOp) -> bool {
 }
 
 fn is_unrolled(u: &UOp) -> bool {
-    matches!(u.op(), Op::Range { exec: Exec::Unroll, .. })
+    matches!(
+        u.op(),
+        Op::Range {
+            exec: Exec::Unroll,
+            ..
+        }
+    )
 }
 
 /// For each step how often it is there once all unroll loops around it are written out.

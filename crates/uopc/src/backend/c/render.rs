@@ -126,11 +126,8 @@ impl Nests {
         let mut all = String::new();
         for (name, text) in self.names().zip(&self.texts) {
             // A call per tile is nothing; copies in every kernel would cost the time to compile them.
-            write!(
-                all,
-                "static __attribute__((noinline)) void {name}{text}\n"
-            )
-            .expect("a string takes all text");
+            write!(all, "static __attribute__((noinline)) void {name}{text}\n")
+                .expect("a string takes all text");
         }
         all
     }
@@ -267,7 +264,10 @@ fn crossing(steps: &[Step]) -> Vec<UOp> {
     let (mut part, mut parts) = (0, 0);
     let mut open: Vec<usize> = Vec::new();
     for step in steps {
-        let mut named: Vec<UOp> = steps::loads(step).iter().map(|u| u.src()[0].clone()).collect();
+        let mut named: Vec<UOp> = steps::loads(step)
+            .iter()
+            .map(|u| u.src()[0].clone())
+            .collect();
         match step {
             Step::Declare(memory, _) => {
                 declared.insert(memory, part);

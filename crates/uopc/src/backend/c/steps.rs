@@ -201,12 +201,7 @@ fn take_body(pending: &mut Vec<Step>) -> Vec<Step> {
 
 /// The steps with a range at one of its values, or as another range. If there will be several
 /// copies, `names` is the last number that is taken.
-pub(super) fn copy(
-    body: &[Step],
-    range: &UOp,
-    at: &UOp,
-    mut names: Option<&mut u32>,
-) -> Vec<Step> {
+pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, mut names: Option<&mut u32>) -> Vec<Step> {
     let mut number = |old: u32| match &mut names {
         Some(last) => {
             **last += 1;

@@ -145,7 +145,9 @@ impl Renderer<'_> {
             text.push_str(&match coefficient {
                 1 => format!("{plus}{value}"),
                 -1 => format!("-{value}"),
-                c if *c < 0 => format!("{value}*{c}").replacen(&value, &format!("{plus}{value}"), 1),
+                c if *c < 0 => {
+                    format!("{value}*{c}").replacen(&value, &format!("{plus}{value}"), 1)
+                }
                 c => format!("{plus}{value}*{c}"),
             });
         }
@@ -246,12 +248,24 @@ impl Renderer<'_> {
             if number != neutral {
                 let number = self.take(vector::splat(DType::I32, lanes, &number.to_string()));
                 let args = [counts.as_str(), &number];
-                counts = self.take(vector::call(&op, DType::I32, &[DType::I32; 2], &args, lanes));
+                counts = self.take(vector::call(
+                    &op,
+                    DType::I32,
+                    &[DType::I32; 2],
+                    &args,
+                    lanes,
+                ));
             }
         }
         let args = [counts.as_str(), &bound];
         let sources = [DType::I32; 2];
-        Some(self.take(vector::call(&Op::CmpLt, DType::Bool, &sources, &args, lanes)))
+        Some(self.take(vector::call(
+            &Op::CmpLt,
+            DType::Bool,
+            &sources,
+            &args,
+            lanes,
+        )))
     }
 
     /// The right side of a comparison.

@@ -486,7 +486,10 @@ impl Call {
         } else {
             arg.into()
         };
-        if matches!((from, to), (DType::F16, DType::BF16) | (DType::BF16, DType::F16)) {
+        if matches!(
+            (from, to),
+            (DType::F16, DType::BF16) | (DType::BF16, DType::F16)
+        ) {
             return word;
         }
         format!("(({}){word})", self.typed(to))

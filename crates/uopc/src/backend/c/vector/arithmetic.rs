@@ -349,7 +349,11 @@ fn splat(h: VectorHelper) -> String {
 fn any(h: VectorHelper) -> String {
     let (m, name, n) = (h.of(mask_dtype(h.dtype)).vector(), h.name(), h.lanes);
     let double = h.dtype.size() == 8;
-    let (suffix, float) = if double { ("pd", "double") } else { ("ps", "float") };
+    let (suffix, float) = if double {
+        ("pd", "double")
+    } else {
+        ("ps", "float")
+    };
     let sign_bits = |isa, bytes: usize, length: &str| {
         let arg = format!("(__attribute__((vector_size({bytes}))) {float})mask");
         let call = format!("__builtin_ia32_movmsk{suffix}{length}({arg})");
@@ -357,10 +361,17 @@ fn any(h: VectorHelper) -> String {
     };
     let instruction = match h.bytes() {
         64 => {
-            let (letter, element) = if double { ("q", "long long") } else { ("d", "int") };
+            let (letter, element) = if double {
+                ("q", "long long")
+            } else {
+                ("d", "int")
+            };
             let arg = format!("(__attribute__((vector_size(64))) {element})mask");
             let call = format!("__builtin_ia32_cvt{letter}2mask512({arg})");
-            Some(Instruction::new("__AVX512DQ__", format!("    return {call} != 0;\n")))
+            Some(Instruction::new(
+                "__AVX512DQ__",
+                format!("    return {call} != 0;\n"),
+            ))
         }
         32 => Some(sign_bits("__AVX__", 32, "256")),
         16 => Some(sign_bits("__SSE2__", 16, "")),
@@ -409,7 +420,11 @@ fn convert(h: VectorHelper, to: DType) -> String {
     let (t, to_element) = element(to_bits);
     let extended = if h.dtype.is_signed() { "sx" } else { "zx" };
     let verb = if to_bits > from_bits { extended } else { "" };
-    let isa = if h.lanes == 32 { "__AVX512BW__" } else { "__AVX512F__" };
+    let isa = if h.lanes == 32 {
+        "__AVX512BW__"
+    } else {
+        "__AVX512F__"
+    };
     let (from_bytes, to_bytes) = (h.bytes(), h.of(to).bytes());
     let call = format!(
         "    return ({y})__builtin_ia32_pmov{verb}{f}{t}512_mask(
@@ -444,7 +459,10 @@ fn rounded(h: VectorHelper) -> String {
         Sqrt => format!("__builtin_sqrt{suffix}(x[i])"),
         _ => format!("__builtin_trunc{suffix}(x[i])"),
     };
-    choose(instruction.as_slice(), &by_lanes(&h.vector(), h.lanes, &call))
+    choose(
+        instruction.as_slice(),
+        &by_lanes(&h.vector(), h.lanes, &call),
+    )
 }
 
 fn widen(h: VectorHelper) -> String {
@@ -603,11 +621,17 @@ fn max(h: VectorHelper) -> String {
         )),
         32 => {
             let unordered = format!("__builtin_ia32_cmp{s}256(a, b, 3)");
-            Some(Instruction::new("__AVX__", both(&format!("max{s}256"), &unordered)))
+            Some(Instruction::new(
+                "__AVX__",
+                both(&format!("max{s}256"), &unordered),
+            ))
         }
         16 => {
             let unordered = format!("__builtin_ia32_cmpunord{s}(a, b)");
-            Some(Instruction::new("__SSE2__", both(&format!("max{s}"), &unordered)))
+            Some(Instruction::new(
+                "__SSE2__",
+                both(&format!("max{s}"), &unordered),
+            ))
         }
         _ => None,
     };
@@ -671,9 +695,15 @@ fn recorded<F: Recordable>(h: VectorHelper) -> String {
 
 /// The lanes that are far are rare: everything about them happens in memory, in a branch.
 fn sine(h: VectorHelper) -> String {
-    let VectorHelper { dtype: t, lanes: n, .. } = h;
+    let VectorHelper {
+        dtype: t, lanes: n, ..
+    } = h;
     let (v, m) = (h.vector(), h.of(mask_dtype(t)).vector());
-    let format = if t == F32 { &Format::SINGLE } else { &Format::DOUBLE };
+    let format = if t == F32 {
+        &Format::SINGLE
+    } else {
+        &Format::DOUBLE
+    };
     let far = literal(Scalar::from_f64(t, format.far));
     format!(
         "    {v} y = sin_near_{v}(x, k);

@@ -252,14 +252,18 @@ impl VectorHelper {
     /// One line for the reader of the C file; nothing for a type.
     pub(in crate::backend::c) fn comment(self) -> &'static str {
         match self.kind {
-            Preamble => "Functions on vectors have no call, whose rules would depend on the machine.",
+            Preamble => {
+                "Functions on vectors have no call, whose rules would depend on the machine."
+            }
             Type => "",
             Splat => "The same number in each lane.",
             Iota => "Each lane's position.",
             Convert(_) => "Each lane as an integer of another width.",
             Less => "Where a < b: all bits of the lane, else none.",
             Differ => "Where a and b differ: all bits of the lane, else none.",
-            Select => "The lanes of one vector where the mask has all bits, of the other elsewhere.",
+            Select => {
+                "The lanes of one vector where the mask has all bits, of the other elsewhere."
+            }
             Any => "Whether a lane of the mask has all bits.",
             Fma => "a * b + c, rounded once.",
             Sqrt => "The square root.",
@@ -271,9 +275,7 @@ impl VectorHelper {
             NarrowInt => "The nearest bfloat16, lane by lane.",
             Bitcast => "The bits of a number; all NaNs have the same.",
             FloatToInt(_) => "Rounded towards zero and saturated; NaN gives 0.",
-            Max if self.dtype.is_float() => {
-                "The larger; NaN if either is NaN, and +0 is above -0."
-            }
+            Max if self.dtype.is_float() => "The larger; NaN if either is NaN, and +0 is above -0.",
             Max => "The larger.",
             FloorDiv => "Division rounded down; by zero it gives 0. Lane by lane.",
             FloorMod => "The remainder with the sign of b; 0 if b is zero. Lane by lane.",
@@ -288,9 +290,13 @@ impl VectorHelper {
             SinNear => "Sine of x + k quarter turns: x minus multiples of pi/2.",
             Sin => "Sine of x + k quarter turns; large x are computed one by one.",
             Load => "Neighbouring elements.",
-            LoadMasked => "Neighbouring elements where the mask is true, else 0 and nothing is read.",
+            LoadMasked => {
+                "Neighbouring elements where the mask is true, else 0 and nothing is read."
+            }
             GatherStrided => "Elements that lie equally far from each other.",
-            GatherStridedMasked => "Such elements where the mask is true, else 0 and nothing is read.",
+            GatherStridedMasked => {
+                "Such elements where the mask is true, else 0 and nothing is read."
+            }
             Gather(_) => "Elements at any places.",
             GatherMasked(_) => "Such elements where the mask is true, else 0 and nothing is read.",
             Store => "Sets neighbouring elements.",
@@ -311,20 +317,9 @@ impl VectorHelper {
     /// Its C definition.
     pub(in crate::backend::c) fn definition(self) -> String {
         match self.kind {
-            Load
-            | LoadMasked
-            | GatherStrided
-            | GatherStridedMasked
-            | Gather(_)
-            | GatherMasked(_)
-            | Store
-            | StoreMasked
-            | StoreStream
-            | Fence
-            | ScatterStrided
-            | ScatterStridedMasked
-            | Scatter(_)
-            | ScatterMasked(_) => memory::definition(self),
+            Load | LoadMasked | GatherStrided | GatherStridedMasked | Gather(_)
+            | GatherMasked(_) | Store | StoreMasked | StoreStream | Fence | ScatterStrided
+            | ScatterStridedMasked | Scatter(_) | ScatterMasked(_) => memory::definition(self),
             _ => arithmetic::definition(self),
         }
     }

@@ -110,7 +110,11 @@ fn move_by_bits(h: VectorHelper) -> Option<(&'static str, &'static str, String)>
         (4, 64) => ("__AVX512DQ__", "float", "ps512"),
         (8, 32) => ("__AVX512VL__", "double", "pd256"),
         (8, 64) => ("__AVX512DQ__", "double", "pd512"),
-        (2, 16 | 32) => ("__AVX512VL__", "short", ["dquhi128", "dquhi256"][bytes / 32]),
+        (2, 16 | 32) => (
+            "__AVX512VL__",
+            "short",
+            ["dquhi128", "dquhi256"][bytes / 32],
+        ),
         (1, 16) if h.dtype != Bool => ("__AVX512VL__", "char", "dquqi128"),
         _ => return None,
     };
@@ -147,17 +151,24 @@ fn move_by_signs(h: VectorHelper) -> Option<(&'static str, String, String)> {
 }
 
 fn load_masked(h: VectorHelper) -> String {
-    let VectorHelper { dtype, lanes: n, .. } = h;
+    let VectorHelper {
+        dtype, lanes: n, ..
+    } = h;
     let (v, name, c) = (h.vector(), h.name(), c_type(dtype));
     let mut instructions = Vec::new();
     if let Some((isa, suffix, vector)) = move_by_bits(h) {
-        let verb = if suffix.starts_with('p') { "loadu" } else { "load" };
+        let verb = if suffix.starts_with('p') {
+            "loadu"
+        } else {
+            "load"
+        };
         let args = format!("(const void*)p, ({vector}){{0}}, {}", bits(h));
         let call = format!("    return ({v})__builtin_ia32_{verb}{suffix}_mask({args});\n");
         instructions.push(Instruction::new(isa, call));
     }
     if let Some((suffix, mask, _)) = move_by_signs(h) {
-        let call = format!("    return ({v})__builtin_ia32_maskload{suffix}((const void*)p, {mask});\n");
+        let call =
+            format!("    return ({v})__builtin_ia32_maskload{suffix}((const void*)p, {mask});\n");
         instructions.push(Instruction::new("__AVX__", call));
     }
     let portable = if in_halves(h) {
@@ -188,17 +199,24 @@ fn load_masked(h: VectorHelper) -> String {
 }
 
 fn store_masked(h: VectorHelper) -> String {
-    let VectorHelper { dtype, lanes: n, .. } = h;
+    let VectorHelper {
+        dtype, lanes: n, ..
+    } = h;
     let (v, name, c) = (h.vector(), h.name(), c_type(dtype));
     let mut instructions = Vec::new();
     if let Some((isa, suffix, vector)) = move_by_bits(h) {
-        let verb = if suffix.starts_with('p') { "storeu" } else { "store" };
+        let verb = if suffix.starts_with('p') {
+            "storeu"
+        } else {
+            "store"
+        };
         let args = format!("(void*)p, ({vector})x, {}", bits(h));
         let call = format!("    __builtin_ia32_{verb}{suffix}_mask({args});\n");
         instructions.push(Instruction::new(isa, call));
     }
     if let Some((suffix, mask, vector)) = move_by_signs(h) {
-        let call = format!("    __builtin_ia32_maskstore{suffix}((void*)p, {mask}, ({vector})x);\n");
+        let call =
+            format!("    __builtin_ia32_maskstore{suffix}((void*)p, {mask}, ({vector})x);\n");
         instructions.push(Instruction::new("__AVX__", call));
     }
     let portable = if in_halves(h) {
@@ -280,22 +298,40 @@ fn places(h: VectorHelper) -> (String, &'static str, Option<DType>) {
 }
 
 fn gather(h: VectorHelper) -> String {
-    let VectorHelper { dtype, lanes: n, .. } = h;
+    let VectorHelper {
+        dtype, lanes: n, ..
+    } = h;
     let (v, name, c) = (h.vector(), h.name(), c_type(dtype));
     let (parameter, place, index) = places(h);
-    let mask = if masked(h) { format!(", i32x{n} mask") } else { String::new() };
+    let mask = if masked(h) {
+        format!(", i32x{n} mask")
+    } else {
+        String::new()
+    };
     let instructions = index.map_or(Vec::new(), |index| gather_instructions(h, index));
-    let element = if dtype == Bool { format!("-p[{place}]") } else { format!("p[{place}]") };
+    let element = if dtype == Bool {
+        format!("-p[{place}]")
+    } else {
+        format!("p[{place}]")
+    };
     let portable = if in_halves(h) {
         let half = h.half();
         let index = index.map_or(I32, |index| index);
         let (index_part, part) = (vector_type(index, half.lanes), half.vector());
         let half_mask = vector_type(Bool, half.lanes);
         let masks = match masked(h) {
-            true => format!("    union {{ i32x{n} whole; {half_mask} half[2]; }} masks = {{mask}};\n"),
+            true => {
+                format!("    union {{ i32x{n} whole; {half_mask} half[2]; }} masks = {{mask}};\n")
+            }
             false => String::new(),
         };
-        let mask = |i| if masked(h) { format!(", masks.half[{i}]") } else { String::new() };
+        let mask = |i| {
+            if masked(h) {
+                format!(", masks.half[{i}]")
+            } else {
+                String::new()
+            }
+        };
         format!(
             "{masks}    union {{ {} whole; {index_part} half[2]; }} places = {{index}};
     union {{ {v} whole; {part} half[2]; }} both;
@@ -330,7 +366,9 @@ fn gather(h: VectorHelper) -> String {
 
 /// Gathers of 4 and 8 bytes by as many places as fill a vector.
 fn gather_instructions(h: VectorHelper, index: DType) -> Vec<Instruction> {
-    let VectorHelper { dtype, lanes: n, .. } = h;
+    let VectorHelper {
+        dtype, lanes: n, ..
+    } = h;
     if dtype == Bool {
         return vec![];
     }
@@ -341,8 +379,13 @@ fn gather_instructions(h: VectorHelper, index: DType) -> Vec<Instruction> {
         8 => ("double", "df"),
         _ => return vec![],
     };
-    let (letter, integer) = if index == I32 { ("s", "int") } else { ("d", "long long") };
-    let vector = |bytes: usize, element: &str| format!("__attribute__((vector_size({bytes}))) {element}");
+    let (letter, integer) = if index == I32 {
+        ("s", "int")
+    } else {
+        ("d", "long long")
+    };
+    let vector =
+        |bytes: usize, element: &str| format!("__attribute__((vector_size({bytes}))) {element}");
     let places = format!("({})index", vector(n * index.size(), integer));
     let values = vector(n * size, element);
     match n * size.max(index.size()) {
@@ -359,7 +402,10 @@ fn gather_instructions(h: VectorHelper, index: DType) -> Vec<Instruction> {
             let mask = match (masked(h), size) {
                 (false, _) => format!("({values})~({}){{0}}", vector(32, integer)),
                 (true, 4) => format!("({values})mask"),
-                _ => format!("({values})__builtin_convertvector(mask, {})", vector(32, integer)),
+                _ => format!(
+                    "({values})__builtin_convertvector(mask, {})",
+                    vector(32, integer)
+                ),
             };
             let call = format!(
                 "    return ({v})__builtin_ia32_gather{letter}iv{n}{suffix}(({values}){{0}}, (const void*)p, {places}, {mask}, {size});\n"
@@ -371,11 +417,21 @@ fn gather_instructions(h: VectorHelper, index: DType) -> Vec<Instruction> {
 }
 
 fn scatter(h: VectorHelper) -> String {
-    let VectorHelper { dtype, lanes: n, .. } = h;
+    let VectorHelper {
+        dtype, lanes: n, ..
+    } = h;
     let (v, name, c) = (h.vector(), h.name(), c_type(dtype));
     let (parameter, place, _) = places(h);
-    let mask = if masked(h) { format!(", i32x{n} mask") } else { String::new() };
-    let condition = if masked(h) { "\n        if (mask[i]) " } else { " " };
+    let mask = if masked(h) {
+        format!(", i32x{n} mask")
+    } else {
+        String::new()
+    };
+    let condition = if masked(h) {
+        "\n        if (mask[i]) "
+    } else {
+        " "
+    };
     let value = if dtype == Bool { "x[i] != 0" } else { "x[i]" };
     format!(
         "INLINE void {name}({c}* p, {parameter}, {v} x{mask}) {{
