@@ -136,7 +136,10 @@ pub fn bench(args: &Args, out: &mut dyn Write) -> Result<()> {
         let outcome = run(workload, &source, &settings, args.budget, peak)?;
         match args.json {
             true => writeln!(out, "{}", outcome.to_json(workload))?,
-            false => writeln!(out, "{}", outcome.to_line(workload))?,
+            false => {
+                writeln!(out, "{}", outcome.to_line(workload))?;
+                write!(out, "{}", outcome.kernels_table())?;
+            }
         }
         out.flush()?;
     }
@@ -168,17 +171,14 @@ fn list(json: bool, out: &mut dyn Write) -> Result<()> {
 
 /// The settings of the environment with the number of threads asked for.
 fn settings(args: &Args) -> Result<Settings> {
-    let settings = checked_settings()?.clone();
-    if args.threads.is_some_and(|n| n != 1) {
-        return Err(Failure::usage(
-            "--threads: kernels run on one thread yet; use 1",
-        ));
-    }
+    let mut settings = checked_settings()?.clone();
+    settings.threads = args.threads.or(settings.threads);
     Ok(settings)
 }
 
-fn threads(_settings: &Settings) -> usize {
-    1
+fn threads(settings: &Settings) -> usize {
+    let all = || std::thread::available_parallelism().map_or(1, usize::from);
+    settings.threads.unwrap_or_else(all)
 }
 
 /// Makes the workload's inputs, then everything else, and takes the first step. The clock starts
@@ -237,6 +237,7 @@ fn run(
             }
         };
         let mut timing = timed(&mut case.step)?;
+        let kernel_times = engine.kernel_times();
         let forward = match &mut case.forward {
             None => None,
             Some(forward) => {
@@ -258,6 +259,7 @@ fn run(
             check,
             first,
             peak,
+            kernel_times,
         })
     })
 }

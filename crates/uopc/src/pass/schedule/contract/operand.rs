@@ -21,6 +21,8 @@ pub struct Operand {
     pub size: usize,
     /// The range of k in `value`.
     pub k: UOp,
+    /// Its extent.
+    pub depth: usize,
     /// How many neighbours along its side lie side by side in all that it reads.
     pub side_lanes: usize,
     /// The same along k.
@@ -53,6 +55,7 @@ impl Operand {
             size: extents.iter().product(),
             extents,
             k: k.clone(),
+            depth: c.depth,
             side_lanes: 1,
             depth_lanes: 1,
             direct: Direct::of(&c.plain[factor], side, &c.summed),
@@ -115,31 +118,44 @@ impl Direct {
 
 impl Operand {
     /// Whether tiles of `width` positions can be read where they are without harm: they end where
-    /// the innermost range does, and their lines do not fight for one set of the cache. `together`
-    /// says that vectors run along the side.
+    /// the innermost range does, and what a tile reads over and over stays in the first cache.
+    /// `together` says that vectors run along the side.
     pub fn is_direct(&self, width: usize, together: bool, element: usize) -> bool {
         let Some(direct) = &self.direct else {
             return false;
         };
         let inner = self.extents.last().copied().unwrap_or(1);
-        let crowded = |stride: i64, count: usize| {
-            count > WAYS && (stride.unsigned_abs() as usize * element).is_multiple_of(PAGE)
-        };
-        let steps = direct.summed.iter().map(|&s| crowded(s, 2 * WAYS));
-        inner.is_multiple_of(width)
-            && match together {
-                true => direct.side == 1 && !steps.into_iter().any(|c| c),
-                false if direct.side == 1 => !steps.into_iter().any(|c| c),
-                false => direct.summed.last() == Some(&1) && !crowded(direct.side, width),
-            }
+        if !inner.is_multiple_of(width) {
+            return false;
+        }
+        let step = direct.summed.last().copied().unwrap_or(0);
+        if direct.side == 1 {
+            // Rows of neighbours, one for each k.
+            let lines = (width * element).div_ceil(LINE);
+            direct
+                .summed
+                .iter()
+                .all(|&s| self.depth * lines <= held(s, element, lines))
+        } else {
+            // One line of each position at a time.
+            !together && step == 1 && width <= held(direct.side, element, 1)
+        }
     }
 }
 
+/// How many lines fit the first cache if rows of `lines` neighbours begin `stride` elements apart.
+fn held(stride: i64, element: usize, lines: usize) -> usize {
+    let step = (stride.unsigned_abs() as usize * element / LINE).max(1);
+    let apart = SETS / (1usize << step.trailing_zeros().min(SETS.trailing_zeros()));
+    WAYS * SETS.min(apart * lines)
+}
+
+/// Bytes in a line.
+const LINE: usize = 64;
+/// Sets of the first cache.
+const SETS: usize = 64;
 /// Lines of a set in the first cache, at least.
 const WAYS: usize = 8;
-/// Addresses at this distance share a set of the first cache.
-const PAGE: usize = 4096;
-
 /// Whether all loads stand still or move by one, and some do.
 fn even(value: &UOp, v: &UOp) -> bool {
     let strides = load_strides(value, v);
