@@ -6,6 +6,7 @@ use uopc::ir::form::{Kernel, Plan, ShapeGraph, params};
 use uopc::pass::kernelize::kernelize;
 use uopc::pass::linearize::linearize;
 use uopc::pass::rangeify::rangeify;
+use uopc::pass::schedule::schedule;
 use uopc::pass::simplify::{simplify_loops, simplify_shapes};
 use uopc::pass::strip_detach::strip_detach;
 use uopc::pass::{PASSES, PassInfo};
@@ -53,6 +54,7 @@ pub fn apply(
         ("rangeify", Form::Plan(plan)) => Form::Loops(rangeify(choose(plan, kernel)?)?),
         ("rangeify", Form::Shape(graph)) => Form::Loops(rangeify(&single(graph, kernel)?)?),
         ("simplify_loops", Form::Loops(loops)) => Form::Loops(simplify_loops(loops, settings)?),
+        ("schedule", Form::Loops(loops)) => Form::Loops(schedule(loops, &settings.machine)?),
         ("linearize", Form::Loops(loops)) => Form::Program(linearize(loops)?),
         _ => {
             return Err(Failure::failed(format!(

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 use uopc::backend::c::render::render;
-use uopc::backend::c::unit::render_unit;
+use uopc::backend::c::toolchain::Level;
+use uopc::backend::c::unit::{render_unit, render_units};
 use uopc::debug::search_path;
 use uopc::ir::form::Program;
 use uopc::ir::{UOp, parse, verify};
 use uopc::runtime::c_device::CDevice;
 use uopc::runtime::cache::ObjectCache;
+use uopc::runtime::team;
 use uopc::runtime::{Device, Element, Executable, Memory, Place, Pool, Storage};
 
 fn parts(file: &str) -> (String, String) {
@@ -66,6 +68,7 @@ fn names_that_c_does_not_take_are_changed() {
         ("memcpy", "void kernel_memcpy("),
         ("größe", "void gr__e("),
         ("", "void kernel_("),
+        ("k_part0", "void k_part0_("),
     ] {
         let unit = render_unit(&[&renamed(name, &p)]);
         assert!(unit.text.contains(expected), "{name}: {}", unit.text);
@@ -79,13 +82,72 @@ fn names_that_c_does_not_take_are_changed() {
 fn a_unit_is_the_team_its_kernels_and_their_entries() {
     let unit = render_unit(&[&program("add_one.uir")]);
     let expected = format!(
-        "{}\nstruct uopc_team;\n\
-         #define EXPORT __attribute__((visibility(\"default\")))\n\
+        "struct uopc_team {{\n    void (*run)(struct uopc_team* team, \
+         void (*part)(void* context, long i, long worker), void* context, long n);\n}};\n\n\
+         {}\n#define EXPORT __attribute__((visibility(\"default\")))\n\
          EXPORT void uopc_entry_0(void** args, struct uopc_team* team) \
          {{ add_one(args[0], args[1]); }}\n",
         parts("add_one.uir").1
     );
     assert_eq!(unit.text, expected);
+}
+
+/// Some programs of about 3 KB each, the last as the first.
+fn long_programs(n: usize) -> Vec<Program> {
+    let made = (0..n).map(|k| {
+        let text = parts("add_one.uir").0;
+        let parsed = parse::parse(&text, "add_one").unwrap();
+        let sink = &parsed.roots[0];
+        let mut list: Vec<UOp> = sink.src()[..2].to_vec();
+        let mut value = list[1].clone();
+        for id in 2..120 + 10 * (k % (n - 1)) as u32 {
+            let sum = value.add(&value).unwrap();
+            value = UOp::new(uopc::ir::Op::Let { id }, [sum].as_slice()).unwrap();
+            list.push(value.clone());
+        }
+        list.extend(sink.src()[2..].iter().cloned());
+        verify::program("long", UOp::sink(&list)).unwrap()
+    });
+    made.collect()
+}
+
+#[test]
+fn a_long_plan_is_several_units() {
+    let programs = long_programs(9);
+    let programs: Vec<&Program> = programs.iter().collect();
+    let whole = render_unit(&programs);
+    assert_eq!(whole.entries.len(), 8);
+    for most in 0..5 {
+        let units = render_units(&programs, most);
+        let sizes: Vec<usize> = units.iter().map(|u| u.text.len()).collect();
+        // 8 KB are worth a file.
+        assert_eq!(units.len(), most.clamp(1, 3), "{sizes:?}");
+        let [least, most] = [sizes.iter().min(), sizes.iter().max()].map(|s| *s.unwrap());
+        assert!(most - least < 5000, "{sizes:?}");
+        let mut all: Vec<usize> = units.iter().flat_map(|u| u.programs.clone()).collect();
+        all.sort();
+        assert_eq!(all, Vec::from_iter(0..9));
+        let entries: usize = units.iter().map(|u| u.entries.len()).sum();
+        assert_eq!(entries, 8, "each kernel is in one file");
+        for unit in &units {
+            let chosen: Vec<&Program> = unit.programs.iter().map(|&p| programs[p]).collect();
+            assert_eq!(unit.text, render_unit(&chosen).text);
+            assert_eq!(unit.entry_of.len(), unit.programs.len());
+            assert_eq!(unit.arguments.len(), unit.programs.len());
+        }
+    }
+    assert!(render_units(&[], 4).is_empty());
+    assert_eq!(render_units(&programs[..2], 4).len(), 1);
+}
+
+#[test]
+fn vector_code_is_compiled_apart_from_scalar_loops_if_it_pays() {
+    let vector = program("vector_tail.uir");
+    assert_eq!(render_unit(&[&vector]).level, Level::Explicit);
+    let scalar = program("add_one.uir");
+    let units = render_units(&[&vector, &scalar], 4);
+    assert_eq!(units.len(), 1, "each is short");
+    assert_eq!(units[0].level, Level::Automatic);
 }
 
 #[test]
@@ -244,6 +306,32 @@ fn maximum_lets_nan_win() {
     unit.launch(0, &args, None).unwrap();
     assert!(m.share().to_vec::<f32>()[0].is_nan());
     assert_eq!(p.share().to_vec::<i64>(), [-2], "integers wrap");
+}
+
+#[test]
+fn units_compute_what_one_would() {
+    let long = long_programs(9);
+    let bench = Bench::new();
+    let chain = program("chain.uir");
+    let programs: Vec<&Program> = [&chain].into_iter().chain(&long).collect();
+    let device = CDevice::new(
+        None,
+        &search_path(),
+        ObjectCache::none(),
+        Pool::new(1 << 24),
+    )
+    .unwrap();
+    let unit = device.compile_programs(&programs).unwrap();
+    let expected = render_units(&programs, team::available()).len() as u64;
+    assert_eq!(device.counts().compiler_calls, expected);
+    let x = Storage::from_slice(&[1.0f32, 2.0, -3.0]).unwrap();
+    for k in 1..programs.len() {
+        let y = bench.device.allocate(12).unwrap();
+        unit.launch(k, &[Place::Shared(&x), Place::whole(&y)], None)
+            .unwrap();
+        // What the last of its instructions stores does not depend on the sums before.
+        assert_eq!(y.share().to_vec::<f32>(), [2.0, 3.0, -2.0]);
+    }
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use uopc::Error;
-use uopc::backend::c::toolchain::{Compiler, cpu};
+use uopc::backend::c::toolchain::{Compiler, Level, cpu};
 use uopc::backend::c::unit::render_unit;
 use uopc::debug::search_path;
 use uopc::ir::form::Program;
@@ -174,7 +174,7 @@ fn an_object_of_another_system_is_compiled_again() {
         &unit.text,
         &program_path,
         &version,
-        &compiler.flags(),
+        &compiler.flags(unit.level),
         &cpu(),
     ]);
     let cache = ObjectCache::open(&site.cache(), 1 << 24);
@@ -313,7 +313,7 @@ fn the_first_name_on_the_search_path_is_taken() {
     assert_eq!(found().unwrap(), gcc);
     let named = Compiler::find(Some("clang"), &search).unwrap();
     assert_eq!(named.program(), clang);
-    let absent = Compiler::find(Some("tcc -w"), &search).map(|c| c.flags());
+    let absent = Compiler::find(Some("tcc -w"), &search).map(|c| c.flags(Level::Explicit));
     assert_eq!(absent.unwrap_err(), "`tcc -w`, named by CC, was not found");
 }
 

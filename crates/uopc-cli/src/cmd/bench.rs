@@ -137,7 +137,10 @@ pub fn bench(args: &Args, out: &mut dyn Write) -> Result<()> {
         let outcome = run(workload, &source, &settings, args.budget, peak)?;
         match args.json {
             true => writeln!(out, "{}", outcome.to_json(workload))?,
-            false => writeln!(out, "{}", outcome.to_line(workload))?,
+            false => {
+                writeln!(out, "{}", outcome.to_line(workload))?;
+                write!(out, "{}", outcome.kernels_table())?;
+            }
         }
         out.flush()?;
     }
@@ -235,6 +238,7 @@ fn run(
             }
         };
         let mut timing = timed(&mut case.step)?;
+        let kernel_times = engine.kernel_times();
         let forward = match &mut case.forward {
             None => None,
             Some(forward) => {
@@ -256,6 +260,7 @@ fn run(
             check,
             first,
             peak,
+            kernel_times,
         })
     })
 }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use uopc::backend::c::render::render;
-use uopc::debug::Settings;
+use uopc::debug::{Schedule, Settings};
 use uopc::ir::form::{LoopGraph, Plan, Program};
 use uopc::ir::verify;
 use uopc::pass::rangeify::rangeify;
@@ -143,7 +143,11 @@ impl Printer<'_> {
 
     fn loops(&mut self, loops: &LoopGraph, which: &str) -> Result<Program> {
         let form = Form::Loops(loops.clone());
-        let simple = self.pass_on("simplify_loops", &form, None, which)?;
+        let mut simple = self.pass_on("simplify_loops", &form, None, which)?;
+        if self.settings.schedule == Schedule::Default {
+            let laid_out = self.pass_on("schedule", &simple, None, which)?;
+            simple = self.pass_on("simplify_loops", &laid_out, None, which)?;
+        }
         match self.pass_on("linearize", &simple, None, which)? {
             Form::Program(program) => Ok(program),
             other => unreachable!("linearize gives a program, not a {}", other.name()),

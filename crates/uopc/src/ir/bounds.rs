@@ -50,6 +50,12 @@ impl Interval {
         other.lo <= self.lo && self.hi <= other.hi
     }
 
+    /// What lies in both, if anything does.
+    pub fn intersection(self, other: Interval) -> Option<Interval> {
+        let (lo, hi) = (self.lo.max(other.lo), self.hi.min(other.hi));
+        (lo <= hi).then_some(Interval { lo, hi })
+    }
+
     /// The least interval that holds both.
     pub fn union(self, other: Interval) -> Interval {
         Interval {
@@ -68,7 +74,7 @@ impl Interval {
 }
 
 /// Bounds found so far. It keeps the nodes alive, so an entry never outlives its node.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Bounds {
     known: FxHashMap<UOp, Interval>,
 }
@@ -77,6 +83,12 @@ impl Bounds {
     /// Nothing known yet.
     pub fn new() -> Bounds {
         Bounds::default()
+    }
+
+    /// Takes it that a node lies in an interval. Only bounds that are found later follow from it,
+    /// so what is below a node comes before the node.
+    pub fn assume(&mut self, u: &UOp, interval: Interval) {
+        self.known.insert(u.clone(), interval);
     }
 
     /// The interval of a node's elements. Nothing is known about floats.

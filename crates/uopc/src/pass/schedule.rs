@@ -9,11 +9,16 @@
 //! Example:  tests/golden/schedule/elementwise.uir
 
 pub mod affine;
+mod columns;
 pub mod contract;
+mod cost;
 pub mod depend;
+mod elementwise;
+mod layout;
+pub mod narrow;
 pub mod nest;
+mod reduce;
 pub mod rewrite;
-pub mod strides;
 
 use crate::error::Result;
 use crate::ir::form::LoopGraph;
@@ -27,6 +32,9 @@ use nest::Nest;
 /// Never for a verified graph.
 pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
     let mut nest = Nest::of(loops);
+    // Divisions that a gate decides hide from all others how an index moves.
+    narrow::narrow(&mut nest)?;
     contract::contractions(&mut nest, machine)?;
+    layout::lay_out(&mut nest, machine)?;
     nest.build()
 }

@@ -64,6 +64,21 @@ pub fn rewrite(
     limits: &Limits,
     trace: Option<&mut Trace>,
 ) -> Result<Rewritten> {
+    rewrite_assuming(roots, rules, limits, trace, Bounds::new())
+}
+
+/// [`rewrite`] where more is known of some nodes than follows from what they are. The result
+/// equals the roots only where that holds.
+///
+/// # Errors
+/// As [`rewrite`].
+pub fn rewrite_assuming(
+    roots: &[UOp],
+    rules: &RuleSet,
+    limits: &Limits,
+    trace: Option<&mut Trace>,
+    bounds: Bounds,
+) -> Result<Rewritten> {
     let graph = Graph::new(roots);
     let per_node = match limits.firings_per_node {
         0 => 64,
@@ -72,7 +87,7 @@ pub fn rewrite(
     let mut driver = Driver {
         rules,
         trace,
-        bounds: Bounds::new(),
+        bounds,
         tried: FxHashMap::default(),
         normal: NormalForms::default(),
         fired: vec![0; rules.rules.len()],

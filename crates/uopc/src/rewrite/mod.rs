@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::ir::bounds::Bounds;
 use crate::ir::{Op, UOp};
 
-pub use driver::{Guard, Limits, Rewritten, StopReason, rewrite};
+pub use driver::{Guard, Limits, Rewritten, StopReason, rewrite, rewrite_assuming};
 pub use trace::Trace;
 
 /// For which dtypes a rule keeps every bit of the value.

@@ -118,6 +118,62 @@ rule_table! {
         src[1] = flat;
         Ok(u.with_src(&src)?)
     }
+
+    /// x % c => x - c*q if c*q <= x < c*(q+1) by bounds
+    Int mod_known [floormod] (u, bounds) {
+        let (x, c) = divided(u)?;
+        let of_x = bounds.of(x);
+        let q = of_x.lo.div_euclid(c);
+        require(q != 0 && q == of_x.hi.div_euclid(c))?;
+        Ok(x.add(&number(found(q.checked_mul(-c))?, u)?)?)
+    }
+
+    /// x + c < d => x < d - c and d < x + c => d - c < x if x + c does not wrap
+    Int cmplt_add [cmplt] (u, bounds) {
+        let (sum, d, greater) = compared(u)?;
+        require(*sum.op() == Op::Add)?;
+        let (x, c) = super::right_constant(sum)?;
+        let (c, of_x) = (signed(c), bounds.of(x));
+        let exact = Interval { lo: of_x.lo + c, hi: of_x.hi + c };
+        require(exact.within(Interval::whole(x.dtype())))?;
+        compare(x, d - c, greater)
+    }
+
+    /// x // c < d => x < c*d, d < x // c => c*(d+1) - 1 < x
+    Int cmplt_div [cmplt] (u) {
+        let (quotient, d, greater) = compared(u)?;
+        require(*quotient.op() == Op::FloorDiv)?;
+        let (x, c) = divided(quotient)?;
+        let limit = if greater { d.checked_add(1) } else { Some(d) };
+        let limit = found(limit.and_then(|n| n.checked_mul(c)))?;
+        compare(x, limit - greater as i128, greater)
+    }
+
+    /// q*g + r < d => q < d/g and d < q*g + r => (d+1)/g - 1 < q if 0 <= r < g divides exactly
+    Int cmplt_sum [cmplt] (u, bounds) {
+        let (x, d, greater) = compared(u)?;
+        let limit = if greater { found(d.checked_add(1))? } else { d };
+        require(limit != 0)?;
+        let (g, q, _) = split(x, limit.checked_abs().unwrap_or(i128::MAX), bounds)?;
+        compare(&q.build(x)?, limit / g - greater as i128, greater)
+    }
+}
+
+/// `(x, c, false)` of `x < c`, `(x, c, true)` of `c < x`.
+fn compared(u: &UOp) -> Result<(&UOp, i128, bool), Miss> {
+    let (a, b) = (&u.src()[0], &u.src()[1]);
+    require(a.dtype().is_int())?;
+    match (constant(a), constant(b)) {
+        (None, Some(c)) => Ok((a, c.as_i128(), false)),
+        (Some(c), None) => Ok((b, c.as_i128(), true)),
+        _ => Err(Miss::NoMatch),
+    }
+}
+
+/// `x < c`, or `c < x`, if the dtype has c.
+fn compare(x: &UOp, c: i128, greater: bool) -> Match {
+    let c = number(c, x)?;
+    Ok(if greater { c.cmplt(x)? } else { x.cmplt(&c)? })
 }
 
 /// `(x, c)` of a division or remainder by a positive constant.
@@ -179,16 +235,18 @@ fn gcd(a: i128, b: i128) -> i128 {
 const TERMS: usize = 24;
 
 /// A sum as a flat list: terms times factors, in the order written, and a constant.
-#[derive(Default)]
-struct Sum {
-    terms: SmallVec<[(UOp, i128); 8]>,
-    constant: i128,
+#[derive(Clone, Default, Debug)]
+pub struct Sum {
+    /// The terms, each once, with their factors, which may be 0.
+    pub terms: SmallVec<[(UOp, i128); 8]>,
+    /// What is added to them.
+    pub constant: i128,
 }
 
 impl Sum {
     /// The sum that an integer node is, seen through ADD and MUL by constants; `None` if it has
     /// too many terms.
-    fn of(u: &UOp) -> Option<Sum> {
+    pub fn of(u: &UOp) -> Option<Sum> {
         let mut sum = Sum::default();
         sum.add(u, 1)?;
         Some(sum)
@@ -235,7 +293,7 @@ impl Sum {
     }
 
     /// The bounds of the exact sum, which no dtype limits.
-    fn interval(&self, bounds: &mut Bounds) -> Option<Interval> {
+    pub fn interval(&self, bounds: &mut Bounds) -> Option<Interval> {
         let mut total = Interval::point(self.constant);
         for (x, k) in &self.terms {
             let of_x = bounds.of(x);
@@ -246,8 +304,11 @@ impl Sum {
         Some(total)
     }
 
-    /// The sum as nodes, the constant last.
-    fn build(&self, like: &UOp) -> Match {
+    /// The sum as nodes, the constant last, in the dtype and shape of `like`.
+    ///
+    /// # Errors
+    /// Never for an integer node.
+    pub fn build(&self, like: &UOp) -> Match {
         let wrapped = |value| Scalar::from_i128(like.dtype(), value);
         let mut sum: Option<UOp> = None;
         for (x, k) in self.terms.iter().filter(|(_, k)| *k != 0) {

@@ -1,5 +1,7 @@
 //! Comparisons, WHERE, and the gates of memory accesses.
 
+use smallvec::SmallVec;
+
 use super::{constant, full, is_exact, right_constant};
 use crate::ir::op::{Combine, Op};
 use crate::ir::{DType, Scalar, UOp};
@@ -75,6 +77,33 @@ rule_table! {
     /// Selection in loops.
     pub SCALAR_RULES;
 
+    /// (x & y) & x => x & y
+    Int and_repeated [and] (u) {
+        let (a, b) = (&u.src()[0], &u.src()[1]);
+        let (first, second) = (found(conjuncts(a))?, found(conjuncts(b))?);
+        let fresh = second.iter().filter(|c| !first.contains(c));
+        let fresh: SmallVec<[&UOp; 16]> = fresh.copied().collect();
+        require(fresh.len() < second.len())?;
+        let mut all = a.clone();
+        for c in fresh {
+            all = all.and(c)?;
+        }
+        Ok(all)
+    }
+
+    /// c ? x : 0 => x if x is 0 where c is false, as load(m, i, c) is; c ? 0 : x alike
+    Any where_gated [where] (u) {
+        let (c, a, b) = (&u.src()[0], &u.src()[1], &u.src()[2]);
+        if is_zero(b) {
+            let needed = found(conjuncts(c))?;
+            require(vanishes(a, |gate| needed.iter().all(|c| gate.contains(c))))?;
+            return Ok(a.clone());
+        }
+        require(is_zero(a))?;
+        require(vanishes(b, |gate| gate.iter().any(|g| inverted(g) == Some(c))))?;
+        Ok(b.clone())
+    }
+
     /// load(m, i, true) => load(m, i), load(m, i, false) => 0
     Any load_gate_known [load] (u) {
         let [memory, index, gate] = u.src() else {
@@ -99,8 +128,51 @@ rule_table! {
     }
 }
 
+/// The operands of a chain of ANDs, left to right; `None` if there are too many to look through.
+pub fn conjuncts(u: &UOp) -> Option<SmallVec<[&UOp; 16]>> {
+    const MANY: usize = 64;
+    let mut all = SmallVec::new();
+    let mut pending: SmallVec<[&UOp; 16]> = SmallVec::from_slice(&[u]);
+    while let Some(u) = pending.pop() {
+        match (u.op(), u.src()) {
+            (Op::And, [a, b]) if pending.len() < MANY => pending.extend([b, a]),
+            _ => all.push(u),
+        }
+        if all.len() > MANY {
+            return None;
+        }
+    }
+    Some(all)
+}
+
+/// Whether a value is 0, all bits of it, wherever its loads are shut: whether it is made of zeros
+/// and of loads with gates that are `shut`, by operations that make 0 of zeros.
+fn vanishes(u: &UOp, shut: impl Fn(&[&UOp]) -> bool) -> bool {
+    const REACH: usize = 32;
+    let mut pending: SmallVec<[&UOp; 8]> = SmallVec::from_slice(&[u]);
+    let mut visits = 0;
+    while let Some(u) = pending.pop() {
+        visits += 1;
+        match (u.op(), u.src()) {
+            _ if visits > REACH => return false,
+            (Op::Load, [_, _, gate]) if conjuncts(gate).is_some_and(|g| shut(&g)) => {}
+            (Op::Where, [_, a, b]) => pending.extend([a, b]),
+            (Op::Add | Op::Mul | Op::Max, [a, b]) => pending.extend([a, b]),
+            (Op::Cast(_), [a]) => pending.push(a),
+            _ if is_zero(u) => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// True for the constant of which all bits are 0.
+fn is_zero(u: &UOp) -> bool {
+    constant(u) == Some(Scalar::zero(u.dtype()))
+}
+
 /// c of `c ^ true`.
-fn inverted(u: &UOp) -> Option<&UOp> {
+pub fn inverted(u: &UOp) -> Option<&UOp> {
     let [c, one] = u.src() else { return None };
     let truth = Some(Scalar::from_bool(true));
     (*u.op() == Op::Xor && constant(one) == truth).then_some(c)

@@ -1,5 +1,5 @@
-//! The C device: a plan becomes one C file, compiled once by the system's compiler and kept on
-//! disk for other processes.
+//! The C device: a plan becomes a C file or several, compiled once by the system's compiler and kept
+//! on disk for other processes.
 
 use std::fs;
 use std::io::Write;
@@ -13,7 +13,7 @@ use super::team::{self, Team};
 use super::{Code, Device, DeviceCounts, Executable, Memory, Parameter, Place, Pool, interrupt};
 use crate::backend::c::render::Argument;
 use crate::backend::c::toolchain::{Compiler, Wait, cpu};
-use crate::backend::c::unit::{Unit, render_unit};
+use crate::backend::c::unit::{Unit, render_units};
 use crate::error::{Error, Result};
 use crate::ir::form::Program;
 
@@ -23,8 +23,8 @@ const SCRATCH_ALIGNMENT: usize = super::pool::ALIGNMENT;
 /// Compiles through C.
 pub struct CDevice {
     compiler: Compiler,
-    /// Everything but the source that an object depends on.
-    machine: [String; 4],
+    /// What an object depends on next to its source and the compiler's flags.
+    machine: [String; 3],
     cache: ObjectCache,
     pool: Arc<Pool>,
     team: &'static Team,
@@ -49,7 +49,7 @@ impl CDevice {
         let compiler = Compiler::find(cc, search)?;
         let version = remembered_version(&compiler, &cache)?;
         let program = compiler.program().display().to_string();
-        let machine = [program, version, compiler.flags(), cpu()];
+        let machine = [program, version, cpu()];
         Ok(CDevice {
             compiler,
             machine,
@@ -67,66 +67,97 @@ impl CDevice {
         CDevice { team, ..self }
     }
 
-    /// Compiles programs as one unit.
+    /// Compiles programs, as several units at once if they are many.
     ///
     /// # Errors
     /// [`Error::Compile`] when the compiler fails; [`Error::File`] when no temporary file can be
     /// written or the object can't be loaded; [`Error::Interrupted`] when the caller stops it.
     pub fn compile_programs(&self, programs: &[&Program]) -> Result<Box<dyn Executable>> {
-        let unit = render_unit(programs);
-        let library = match unit.entries.is_empty() {
-            true => None,
-            false => Some(self.load(&unit)?),
-        };
-        let launches = unit.arguments.iter().zip(unit.entry_of);
-        let launches = launches.map(|(args, entry)| Launch::new(entry, args, self.team.threads()));
+        let units = render_units(programs, team::available());
+        let libraries = self.load(&units)?;
+        let mut launches: Vec<Option<Launch>> = programs.iter().map(|_| None).collect();
+        for (library, unit) in units.iter().enumerate() {
+            let described = unit.entry_of.iter().zip(&unit.arguments);
+            for (&program, (&entry, arguments)) in unit.programs.iter().zip(described) {
+                let code = (library, entry);
+                launches[program] = Some(Launch::new(code, arguments, self.team.threads()));
+            }
+        }
+        let launches = launches
+            .into_iter()
+            .map(|launch| launch.expect("each is in a unit"));
         Ok(Box::new(Compiled {
-            library,
+            libraries,
             team: self.team,
             launches: launches.collect(),
         }))
     }
 
-    fn load(&self, unit: &Unit) -> Result<Library> {
-        let [program, version, flags, cpu] = &self.machine;
-        let key = Key::new(&[&unit.text, program, version, flags, cpu]);
-        let work = self.cache.work_folder()?;
-        let object = work.path().join("unit.so");
-        if let Some(bytes) = self.cache.get(&key)
-            && fs::write(&object, bytes).is_ok()
-        {
-            match Library::open(&object, &unit.entries) {
-                Ok(library) => {
-                    self.disk_hits.fetch_add(1, Relaxed);
-                    return Ok(library);
-                }
-                // A sound entry that does not load was made on another system: compile anew.
-                Err(e) => log::warn!("a cached kernel is of no use here: {e}"),
-            }
-            // The loader may know the name already, so the new object gets another.
-            return self.compile_unit(unit, &key, work.path(), "again.so");
+    /// The libraries of the units, those that are in no cache compiled at the same time.
+    fn load(&self, units: &[Unit]) -> Result<Vec<Library>> {
+        if units.is_empty() {
+            return Ok(Vec::new());
         }
-        self.compile_unit(unit, &key, work.path(), "unit.so")
-    }
-
-    fn compile_unit(&self, unit: &Unit, key: &Key, work: &Path, name: &str) -> Result<Library> {
-        let unwritable = |path: &Path, e: std::io::Error| Error::File {
-            path: path.to_path_buf(),
-            message: format!("{e}; it must be writable to compile kernels"),
-        };
-        let source = work.join("unit.c");
-        let object = work.join(name);
-        fs::write(&source, &unit.text).map_err(|e| unwritable(&source, e))?;
-        self.compiler_calls.fetch_add(1, Relaxed);
+        let work = self.cache.work_folder()?;
+        let mut libraries = Vec::with_capacity(units.len());
+        let mut started = Vec::new();
         let asking: &Wait = &interrupt::receive;
         let wait = interrupt::is_installed().then_some(asking);
-        if let Err(error) = self.compiler.compile(&source, &object, wait) {
-            return Err(keep_source(error, &unit.text));
+        for (number, unit) in units.iter().enumerate() {
+            let [program, version, cpu] = &self.machine;
+            let flags = self.compiler.flags(unit.level);
+            let key = Key::new(&[&unit.text, program, version, &flags, cpu]);
+            let found = self.find(unit, &key, &work.path().join(format!("found{number}.so")));
+            if found.is_none() {
+                let source = work.path().join(format!("unit{number}.c"));
+                let object = source.with_extension("so");
+                fs::write(&source, &unit.text).map_err(|e| unwritable(&source, e))?;
+                self.compiler_calls.fetch_add(1, Relaxed);
+                let compilation =
+                    (self.compiler).start(&source, &object, unit.level, wait.is_some());
+                let compilation = compilation.map_err(|e| keep_source(e, &unit.text))?;
+                started.push((number, key, object, compilation));
+            }
+            libraries.push(found);
         }
-        let library = Library::open(&object, &unit.entries)?;
-        let bytes = fs::read(&object).map_err(|e| unwritable(&object, e))?;
-        self.cache.put(key, &bytes);
-        Ok(library)
+        for (number, key, object, compilation) in started {
+            let unit = &units[number];
+            let finished = compilation.finish(wait);
+            finished.map_err(|e| keep_source(e, &unit.text))?;
+            let library = Library::open(&object, &unit.entries)?;
+            let bytes = fs::read(&object).map_err(|e| unwritable(&object, e))?;
+            self.cache.put(&key, &bytes);
+            libraries[number] = Some(library);
+        }
+        let libraries = libraries.into_iter();
+        Ok(libraries
+            .map(|library| library.expect("found or compiled"))
+            .collect())
+    }
+
+    /// The library of a unit if the disk cache has it. The file is where it is loaded from; the
+    /// loader remembers its name, also if it can make nothing of it.
+    fn find(&self, unit: &Unit, key: &Key, file: &Path) -> Option<Library> {
+        let bytes = self.cache.get(key)?;
+        fs::write(file, bytes).ok()?;
+        match Library::open(file, &unit.entries) {
+            Ok(library) => {
+                self.disk_hits.fetch_add(1, Relaxed);
+                Some(library)
+            }
+            // A sound entry that does not load was made on another system: compile anew.
+            Err(e) => {
+                log::warn!("a cached kernel is of no use here: {e}");
+                None
+            }
+        }
+    }
+}
+
+fn unwritable(path: &Path, e: std::io::Error) -> Error {
+    Error::File {
+        path: path.to_path_buf(),
+        message: format!("{e}; it must be writable to compile kernels"),
     }
 }
 
@@ -196,14 +227,14 @@ impl Device for CDevice {
 }
 
 struct Compiled {
-    /// Absent when there are no launches.
-    library: Option<Library>,
+    libraries: Vec<Library>,
     team: &'static Team,
     launches: Vec<Launch>,
 }
 
 struct Launch {
-    entry: usize,
+    /// The number of its library, and that of its entry there.
+    code: (usize, usize),
     parameters: Vec<Parameter>,
     /// Where each scratch argument lies in the launch's scratch memory: offset and size.
     scratch: Vec<(usize, usize)>,
@@ -211,9 +242,9 @@ struct Launch {
 }
 
 impl Launch {
-    fn new(entry: usize, arguments: &[Argument], threads: usize) -> Launch {
+    fn new(code: (usize, usize), arguments: &[Argument], threads: usize) -> Launch {
         let mut launch = Launch {
-            entry,
+            code,
             parameters: Vec::new(),
             scratch: Vec::new(),
             scratch_bytes: 0,
@@ -254,12 +285,9 @@ impl Executable for Compiled {
             let memory = scratch.expect("the caller gives the scratch that the launch takes");
             Place::part(memory, offset, bytes)
         });
-        let library = self
-            .library
-            .as_ref()
-            .expect("a plan with launches has code");
         let args = args.iter().copied().chain(scratch);
-        library.call(launch.entry, args, self.team);
+        let (library, entry) = launch.code;
+        self.libraries[library].call(entry, args, self.team);
         Ok(())
     }
 }

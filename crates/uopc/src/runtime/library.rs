@@ -36,7 +36,7 @@ impl Library {
         };
         // SAFETY: loading runs the object's initialisers. The object was compiled from rendered
         // kernels, which have none, and its digest was checked if it came from the cache.
-        let library = unsafe { libloading::Library::new(path) }.map_err(failed)?;
+        let library = unsafe { load(path) }.map_err(failed)?;
         let mut found = Vec::with_capacity(entries.len());
         for name in entries {
             // SAFETY: the renderer gives every entry of a unit the type `Entry`.
@@ -67,5 +67,24 @@ impl Library {
         // the call, and so is the team; memory that is written has its only owner waiting here. The
         // kernel takes these arguments and stays within them, as said above, on whichever thread.
         unsafe { entry(pointers.as_ptr(), team) }
+    }
+}
+
+/// Loads a shared object with all that it calls: what is not there is an error now and not the end
+/// of the process when it is called.
+///
+/// # Safety
+/// As `libloading::Library::new`.
+unsafe fn load(path: &Path) -> std::result::Result<libloading::Library, libloading::Error> {
+    #[cfg(unix)]
+    {
+        use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+        // SAFETY: as promised by the caller.
+        unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.map(Into::into)
+    }
+    #[cfg(not(unix))]
+    {
+        // SAFETY: as promised by the caller.
+        unsafe { libloading::Library::new(path) }
     }
 }

@@ -21,12 +21,13 @@ use crate::ir::scalar::narrow;
 
 /// What the compiler must be told: no fused multiply-add but where it is asked for, integers
 /// wrap, no exceptions are watched and no `errno` is set (so that a square root is an
-/// instruction).
+/// instruction). And no notes on how vectors are passed to functions: these are all inlined.
 pub const REQUIRED_FLAGS: &[&str] = &[
     "-ffp-contract=off",
     "-fwrapv",
     "-fno-trapping-math",
     "-fno-math-errno",
+    "-Wno-psabi",
 ];
 
 /// What must follow the source file on the compiler's command line: where the machine lacks an

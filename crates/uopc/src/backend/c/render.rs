@@ -121,12 +121,28 @@ impl Nests {
         (0..self.texts.len()).map(|k| format!("nest{k}"))
     }
 
-    /// Their C definitions.
-    pub fn text(&self) -> String {
+    /// Those that a text calls, by number.
+    pub fn called(&self, text: &str) -> BTreeSet<usize> {
+        let calls = text.match_indices("nest").filter_map(|(at, name)| {
+            let rest = &text[at + name.len()..];
+            let digits = rest.find(|c: char| !c.is_ascii_digit())?;
+            rest[..digits].parse().ok()
+        });
+        calls.filter(|&k: &usize| k < self.texts.len()).collect()
+    }
+
+    /// The size of some of them.
+    pub fn bytes(&self, some: &BTreeSet<usize>) -> usize {
+        some.iter().map(|&k| self.texts[k].len()).sum()
+    }
+
+    /// The C definitions of some of them.
+    pub fn text(&self, some: &BTreeSet<usize>) -> String {
         let mut all = String::new();
-        for (name, text) in self.names().zip(&self.texts) {
+        for (k, name) in self.names().enumerate().filter(|(k, _)| some.contains(k)) {
+            let text = &self.texts[k];
             // A call per tile is nothing; copies in every kernel would cost the time to compile them.
-            write!(all, "static __attribute__((noinline)) void {name}{text}\n")
+            writeln!(all, "static __attribute__((noinline)) void {name}{text}")
                 .expect("a string takes all text");
         }
         all
@@ -147,7 +163,8 @@ impl Nests {
 pub fn render(program: &Program) -> String {
     let mut nests = Nests::default();
     let kernel = kernel(program, &mut nests);
-    format!("{}{}", nests.text(), kernel.named(program.name()))
+    let all = (0..nests.texts.len()).collect();
+    format!("{}{}", nests.text(&all), kernel.named(program.name()))
 }
 
 /// The C functions of a program, in parts; those that other kernels may share go to `nests`.
@@ -470,12 +487,16 @@ fn streamed(program: &Program) -> FxHashSet<UOp> {
         }
     }
     for u in &nodes {
-        let reads = match u.op() {
-            Op::Load => true,
-            Op::Store { combine, .. } => *combine != Combine::Set,
-            _ => false,
+        let sets = Op::Store {
+            combine: Combine::Set,
+            gated: false,
         };
-        if reads {
+        let gated = Op::Store {
+            combine: Combine::Set,
+            gated: true,
+        };
+        let accesses = matches!(u.op(), Op::Load | Op::Store { .. });
+        if accesses && *u.op() != sets && *u.op() != gated {
             streamed.remove(&u.src()[0]);
         }
     }

@@ -415,7 +415,7 @@ impl Call {
                 if wide_from == to {
                     arg
                 } else {
-                    self.to_float(to, &arg)
+                    self.help(Kind::Convert(to), wide_from, &[&arg])
                 }
             }
             F32 | F64 => self.int_to_float(from, to, arg),
@@ -440,7 +440,7 @@ impl Call {
                 let arg = self.widen(from, arg);
                 // An f32 is an f64, where an integer of 64 bits has a vector of one width.
                 if wide_from == F32 && to.size() == 8 {
-                    let arg = self.to_float(F64, &arg);
+                    let arg = self.help(Kind::Convert(F64), F32, &[&arg]);
                     return self.help(Kind::FloatToInt(to), F64, &[&arg]);
                 }
                 self.help(Kind::FloatToInt(to), wide_from, &[&arg])
@@ -458,7 +458,7 @@ impl Call {
             }
             DType::F32 | DType::F64 => {
                 let one = format!("({mask}&1)");
-                self.to_float(to, &one)
+                self.help(Kind::Convert(to), DType::I32, &[&one])
             }
             _ => {
                 let mask = self.convert(DType::I32, to, mask);
@@ -467,18 +467,14 @@ impl Call {
         }
     }
 
-    /// f32, f64 or an integer that the machine converts, to f32 or f64.
-    fn to_float(&mut self, to: DType, arg: &str) -> String {
-        format!("__builtin_convertvector({}, {})", bare(arg), self.typed(to))
-    }
-
+    /// An integer as f32 or f64.
     fn int_to_float(&mut self, from: DType, to: DType, arg: &str) -> String {
         // There are no instructions for the narrow ones.
-        let arg = match from.size() {
-            1 | 2 => self.convert(from, DType::I32, arg),
-            _ => arg.to_string(),
-        };
-        self.to_float(to, &arg)
+        if from.size() < 4 {
+            let arg = self.convert(from, DType::I32, arg);
+            return self.help(Kind::Convert(to), DType::I32, &[&arg]);
+        }
+        self.help(Kind::Convert(to), from, &[arg])
     }
 
     fn bitcast(&mut self, from: DType, to: DType, arg: &str) -> String {

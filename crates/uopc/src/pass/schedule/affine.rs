@@ -7,10 +7,13 @@ use rustc_hash::FxHashMap;
 
 use super::nest::{is_range, ranges_of};
 use crate::error::Result;
+use crate::ir::bounds::Bounds;
 use crate::ir::visit::{substitute, toposort};
 use crate::ir::{Op, UOp};
-use crate::rewrite::{Limits, RuleSet, rewrite};
+use crate::rewrite::{Limits, RuleSet, rewrite, rewrite_assuming};
 use crate::rules;
+
+static RULES: LazyLock<RuleSet> = LazyLock::new(rules::scalar_rules);
 
 /// By how much an index grows when the range does by one; `None` if it does not grow evenly.
 pub fn stride(index: &UOp, range: &UOp) -> Option<i64> {
@@ -46,8 +49,16 @@ pub fn load_strides(value: &UOp, range: &UOp) -> Vec<Option<i64>> {
 /// # Errors
 /// Never for well-typed expressions.
 pub fn simplify(roots: &[UOp]) -> Result<Vec<UOp>> {
-    static RULES: LazyLock<RuleSet> = LazyLock::new(rules::scalar_rules);
     Ok(rewrite(roots, &RULES, &Limits::default(), None)?.roots)
+}
+
+/// Expressions in a normal form that they have where the bounds hold.
+///
+/// # Errors
+/// Never for well-typed expressions.
+pub fn simplify_under(roots: &[UOp], bounds: Bounds) -> Result<Vec<UOp>> {
+    let limits = Limits::default();
+    Ok(rewrite_assuming(roots, &RULES, &limits, None, bounds)?.roots)
 }
 
 /// Expressions with nodes replaced, in normal form.

@@ -1,38 +1,50 @@
 //! Which iterations of a loop touch the same memory (elsewhere: dependence analysis).
 //!
-//! Answers err on the safe side: "independent" is proved from strides and bounds, all else counts
-//! as dependent.
+//! Answers err on the safe side: "independent" is proved from strides, bounds and gates, all else
+//! counts as dependent.
 
 use smallvec::SmallVec;
 
 use super::nest::{Nest, Statement, is_range, ranges_of};
-use super::strides::Affine;
+use crate::ir::affine::Linear;
 use crate::ir::bounds::Bounds;
 use crate::ir::op::{Combine, Space};
 use crate::ir::visit::toposort;
 use crate::ir::{Op, UOp};
 
 /// One access of a statement to a memory.
+#[derive(Clone, Debug)]
 pub struct Access {
     /// Where.
     pub index: UOp,
+    /// When; always, if there is none.
+    pub gate: Option<UOp>,
     /// Whether it stores.
     pub writes: bool,
 }
 
-/// What a statement does to a memory.
+impl Access {
+    /// The store of a statement.
+    pub fn store(s: &Statement) -> Access {
+        Access {
+            index: s.index.clone(),
+            gate: s.gate.clone(),
+            writes: true,
+        }
+    }
+}
+
+/// What a statement does to a memory, its store first.
 pub fn accesses(s: &Statement, memory: &UOp) -> Vec<Access> {
     let mut all = Vec::new();
     if s.memory == *memory {
-        all.push(Access {
-            index: s.index.clone(),
-            writes: true,
-        });
+        all.push(Access::store(s));
     }
     for load in s.loads() {
         if load.src()[0] == *memory {
             all.push(Access {
                 index: load.src()[1].clone(),
+                gate: load.src().get(2).cloned(),
                 writes: false,
             });
         }
@@ -53,52 +65,23 @@ pub fn memories(s: &Statement) -> Vec<UOp> {
 
 /// Whether `a` in one iteration of `range` never is the element that `b` is in another iteration
 /// of it, the ranges in `fixed` being the same for both and all others running freely.
-pub fn independent(a: &UOp, b: &UOp, range: &UOp, fixed: &[UOp]) -> bool {
-    let mut sums = [Affine::of(a), Affine::of(b)];
-    cancel(&mut sums, fixed);
+pub fn independent(a: &Access, b: &Access, range: &UOp, fixed: &[UOp]) -> bool {
+    let whole = [Linear::of(&a.index), Linear::of(&b.index)];
+    let mut apart = whole.clone();
+    cancel(&mut apart, fixed);
+    let gates = [bounded(a), bounded(b)];
     let mut bounds = Bounds::new();
-    let [Some(first), Some(second)] = [&sums[0], &sums[1]].map(|s| interval(s, &mut bounds)) else {
-        return false;
-    };
-    if first.1 < second.0 || second.1 < first.0 {
-        return true;
-    }
-    let strides = [sums[0].stride(range), sums[1].stride(range)];
-    let [Some(c), Some(other)] = strides else {
-        return false;
-    };
-    if c == 0 || c != other {
-        return false;
-    }
-    // The range is a digit of the index: smaller terms stay below its stride, larger ones are
-    // multiples of something above its reach.
-    let stride = (c as i128).abs();
-    let reach = stride * bounds.of(range).hi;
-    let (mut lo, mut hi) = (i128::MAX, i128::MIN);
-    let mut larger: i128 = 0;
-    for sum in &sums {
-        let mut window = (sum.constant as i128, sum.constant as i128);
-        for (term, factor) in sum.terms.iter().filter(|(t, _)| t != range) {
-            let factor = *factor as i128;
-            if factor.abs() > reach {
-                larger = gcd(larger, factor.abs());
-            } else if !widen(&mut window, term, factor, &mut bounds) {
-                return false;
-            }
-        }
-        (lo, hi) = (lo.min(window.0), hi.max(window.1));
-    }
-    hi - lo < stride && (larger == 0 || reach + hi - lo < larger)
+    digit(&apart, &gates, range, &mut bounds) || digit(&whole, &gates, range, &mut bounds)
 }
 
-/// Whether an index names each element in at most one iteration of a range.
-pub fn keyed(index: &UOp, range: &UOp, fixed: &[UOp]) -> bool {
-    independent(index, index, range, fixed)
-        && Affine::of(index).stride(range).is_some_and(|s| s != 0)
+/// Whether a store names each element in at most one iteration of a range.
+pub fn keyed(s: &Statement, range: &UOp, fixed: &[UOp]) -> bool {
+    let store = Access::store(s);
+    ranges_of(&s.index).contains(range) && independent(&store, &store, range, fixed)
 }
 
 /// Drops what is the same number in both sums.
-fn cancel(sums: &mut [Affine; 2], fixed: &[UOp]) {
+fn cancel(sums: &mut [Linear; 2], fixed: &[UOp]) {
     let is_fixed = |u: &UOp| {
         let loads = || toposort(std::slice::from_ref(u));
         ranges_of(u).iter().all(|r| fixed.contains(r))
@@ -113,25 +96,155 @@ fn cancel(sums: &mut [Affine; 2], fixed: &[UOp]) {
     }
 }
 
-fn interval(sum: &Affine, bounds: &mut Bounds) -> Option<(i128, i128)> {
-    let mut window = (sum.constant as i128, sum.constant as i128);
-    for (term, factor) in &sum.terms {
-        if !widen(&mut window, term, *factor as i128, bounds) {
-            return None;
+/// What a gate says: sums that are below a constant.
+fn bounded(access: &Access) -> Vec<(Linear, i128)> {
+    let mut found = Vec::new();
+    let mut pending: Vec<UOp> = access.gate.iter().cloned().collect();
+    while let Some(u) = pending.pop() {
+        match (u.op(), u.src()) {
+            (Op::And, [a, b]) => pending.extend([a.clone(), b.clone()]),
+            (Op::CmpLt, [sum, limit]) => {
+                if let Op::Const(limit) = limit.op()
+                    && sum.dtype().is_int()
+                {
+                    found.push((Linear::of(sum), limit.as_i128()));
+                }
+            }
+            _ => {}
         }
     }
-    Some(window)
+    found
 }
 
-fn widen(window: &mut (i128, i128), term: &UOp, factor: i128, bounds: &mut Bounds) -> bool {
-    let of = bounds.of(term);
-    let ends = [of.lo.checked_mul(factor), of.hi.checked_mul(factor)];
-    let [Some(a), Some(b)] = ends else {
+/// Part of an index: a term, or terms whose sum a gate bounds.
+struct Part {
+    factor: i128,
+    lo: i128,
+    hi: i128,
+    /// What it is, if the range is in it.
+    holds: Option<Linear>,
+}
+
+/// The parts of a sum; `None` where a term besides the range depends on it, or has no bounds.
+fn parts(
+    sum: &Linear,
+    gates: &[(Linear, i128)],
+    range: &UOp,
+    bounds: &mut Bounds,
+) -> Option<Vec<Part>> {
+    let mut left = sum.clone();
+    let mut parts = Vec::new();
+    for (gate, limit) in gates.iter().filter(|(gate, _)| gate.terms.len() > 1) {
+        let factor_of = |(u, k): &(UOp, i128)| {
+            let factor = left.coefficient(u);
+            (factor != 0 && factor % k == 0).then_some(factor / k)
+        };
+        let factors: Option<SmallVec<[i128; 4]>> = gate.terms.iter().map(factor_of).collect();
+        let Some(factor) = factors.and_then(|f| f.iter().all(|k| *k == f[0]).then_some(f[0]))
+        else {
+            continue;
+        };
+        left.terms.retain(|(u, _)| gate.coefficient(u) == 0);
+        let value = Linear {
+            constant: 0,
+            ..gate.clone()
+        };
+        let of = value.bounds(bounds)?;
+        parts.push(Part {
+            factor,
+            lo: of.lo,
+            hi: of.hi.min(limit - 1 - gate.constant),
+            holds: (value.coefficient(range) != 0).then_some(value),
+        });
+    }
+    for (u, factor) in &left.terms {
+        if u != range && !is_range(u) && ranges_of(u).contains(range) {
+            return None;
+        }
+        let of = bounds.of(u);
+        let holds = (u == range).then(|| Linear::of(u));
+        parts.push(Part {
+            factor: *factor,
+            lo: of.lo,
+            hi: of.hi,
+            holds,
+        });
+    }
+    Some(parts)
+}
+
+/// Whether two indices are apart for different values of a range: by their bounds, or because the
+/// range is a digit of both. Then smaller parts stay below its stride, larger ones are multiples of
+/// something above its reach.
+fn digit(
+    sums: &[Linear; 2],
+    gates: &[Vec<(Linear, i128)>; 2],
+    range: &UOp,
+    bounds: &mut Bounds,
+) -> bool {
+    let [Some(first), Some(second)] = [0, 1].map(|k| parts(&sums[k], &gates[k], range, bounds))
+    else {
         return false;
     };
-    window.0 = window.0.saturating_add(a.min(b));
-    window.1 = window.1.saturating_add(a.max(b));
-    true
+    let reach = |parts: &[Part], sum: &Linear| {
+        parts
+            .iter()
+            .fold((sum.constant, sum.constant), |window, part| {
+                widen(window, part)
+            })
+    };
+    let (a, b) = (reach(&first, &sums[0]), reach(&second, &sums[1]));
+    if a.1 < b.0 || b.1 < a.0 {
+        return true;
+    }
+    let holder = |parts: &[Part]| parts.iter().position(|part| part.holds.is_some());
+    let (Some(i), Some(j)) = (holder(&first), holder(&second)) else {
+        return false;
+    };
+    let (own, other) = (&first[i], &second[j]);
+    if own.factor != other.factor || own.holds != other.holds {
+        return false;
+    }
+    let stride = own.factor.abs();
+    let (lo, hi) = (own.lo.min(other.lo), own.hi.max(other.hi));
+    let span = stride.saturating_mul((hi - lo).max(0));
+    let mut larger: i128 = 0;
+    let mut windows = [(0, 0), (sums[1].constant - sums[0].constant, 0)];
+    windows[1].1 = windows[1].0;
+    if windows[1].0.abs() > span {
+        larger = windows[1].0.abs();
+        windows[1] = (0, 0);
+    }
+    for (parts, window, at) in [(&first, 0, i), (&second, 1, j)] {
+        for (k, part) in parts.iter().enumerate() {
+            if k != at && part.factor.abs() > span {
+                larger = gcd(larger, part.factor.abs());
+            } else if k != at {
+                windows[window] = widen(windows[window], part);
+            }
+        }
+    }
+    let [a, b] = windows;
+    let window = a.1.max(b.1).saturating_sub(a.0.min(b.0));
+    if window >= stride || larger != 0 && span.saturating_add(window) >= larger {
+        return false;
+    }
+    match &own.holds {
+        // The index tells what the sum is; that must tell what the range is.
+        Some(sum) if sum.terms.len() > 1 => {
+            let sums = [sum.clone(), sum.clone()];
+            digit(&sums, &[Vec::new(), Vec::new()], range, bounds)
+        }
+        _ => true,
+    }
+}
+
+fn widen(window: (i128, i128), part: &Part) -> (i128, i128) {
+    let ends = [part.lo, part.hi].map(|end| end.saturating_mul(part.factor));
+    (
+        window.0.saturating_add(ends[0].min(ends[1])),
+        window.1.saturating_add(ends[0].max(ends[1])),
+    )
 }
 
 fn gcd(mut a: i128, mut b: i128) -> i128 {

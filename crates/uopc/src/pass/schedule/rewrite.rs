@@ -8,6 +8,7 @@
 //! | rewrite | what it does |
 //! |---|---|
 //! | [`split`] | one loop becomes two |
+//! | [`unit`] | a loop of one iteration goes |
 //! | [`merge`] | two loops become one |
 //! | [`reorder`] | the loops of a statement in another order |
 //! | [`fission`] | statements that share a loop get loops of their own |
@@ -16,6 +17,8 @@
 //! | [`expand`] | a scratch memory has a copy for each iteration of loops |
 //! | [`set_space`] | where a scratch memory lives |
 //! | [`privatise`] | a reduction in any order keeps a partial result for each iteration |
+//! | [`partition`] | a reduction in any order has a result for each iteration of its outer loop |
+//! | [`restart`] | later statements work on a copy of a scratch memory |
 //! | [`inward`] | a loop that statements share becomes the innermost one of each |
 
 mod memory;
@@ -23,10 +26,10 @@ mod merge;
 mod order;
 mod split;
 
-pub use memory::{Axis, expand, privatise, set_space};
+pub use memory::{Axis, expand, partition, privatise, restart, set_space};
 pub use merge::merge;
 pub use order::{fission, inward, is_parallel, reorder, set_exec, share};
-pub use split::{Split, Tail, split};
+pub use split::{Split, Tail, split, unit};
 
 use crate::error::Error;
 
@@ -55,6 +58,18 @@ fn require(condition: bool, why: &'static str) -> Outcome<()> {
     match condition {
         true => Ok(()),
         false => Err(Refusal::Illegal(why)),
+    }
+}
+
+/// A rewrite that need not be possible: what came of it, or nothing where it was refused.
+///
+/// # Errors
+/// Where a node could not be built.
+pub fn tried<T>(outcome: Outcome<T>) -> crate::Result<Option<T>> {
+    match outcome {
+        Ok(done) => Ok(Some(done)),
+        Err(Refusal::Illegal(_)) => Ok(None),
+        Err(Refusal::Failed(error)) => Err(error),
     }
 }
 

@@ -72,10 +72,10 @@ fn longest(h: VectorHelper) -> usize {
 pub(super) fn in_halves(h: VectorHelper) -> bool {
     match h.kind {
         // Only bits are combined, which is the same on pieces.
-        Select | Negate => false,
+        Negate => false,
         Any => h.bytes() >= 64,
         DotBf16 => h.bytes() > 64,
-        _ => signature(h).is_some() && longest(h) >= 64,
+        _ => signature(h).is_some() && longest(h) >= 32 && h.lanes > 2,
     }
 }
 
@@ -178,7 +178,6 @@ pub(super) fn scalar_calls(h: VectorHelper) -> Vec<Helper> {
 }
 
 const PREAMBLE: &str = "\
-#pragma GCC diagnostic ignored \"-Wpsabi\"
 #define INLINE static inline __attribute__((always_inline))
 #ifndef __has_builtin
 #define __has_builtin(name) 0
@@ -204,14 +203,17 @@ pub(super) fn definition(h: VectorHelper) -> String {
         DotBf16 => dot_bf16(h),
         _ => {
             let head = head(h);
-            let body = match longest(h) {
-                _ if !in_halves(h) => body(h),
-                64 => format!(
-                    "#if defined(__AVX512F__)\n{}#else\n{}#endif\n",
-                    body(h),
-                    halves(h)
-                ),
-                _ => halves(h),
+            let isa = match longest(h) {
+                32 => "__AVX2__",
+                _ => "__AVX512F__",
+            };
+            let body = match in_halves(h) {
+                false => body(h),
+                true if longest(h) > 64 => halves(h),
+                true => {
+                    let (body, halves) = (body(h), halves(h));
+                    format!("#if defined({isa})\n{body}#else\n{halves}#endif\n")
+                }
             };
             format!("{head} {{\n{body}}}\n")
         }
@@ -271,10 +273,14 @@ fn body(h: VectorHelper) -> String {
         Differ => "    return a != b;\n".into(),
         Select => {
             let m = h.of(mask_dtype(h.dtype)).vector();
-            if v == m {
-                return "    return (mask & yes) | (~mask & no);\n".into();
-            }
-            format!("    return ({v})((mask & ({m})yes) | (~mask & ({m})no));\n")
+            let chosen = match v == m {
+                true => "(mask & yes) | (~mask & no)".to_string(),
+                false => format!("({v})((mask & ({m})yes) | (~mask & ({m})no))"),
+            };
+            // From a comparison right before them gcc makes one blend of the ands and ors.
+            format!(
+                "#if defined(__AVX512F__)\n    mask = mask < 0;\n#endif\n    return {chosen};\n"
+            )
         }
         Fma | Sqrt | Trunc => rounded(h),
         Negate if h.dtype.size() == 2 => "    return x ^ 0x8000;\n".into(),
@@ -399,7 +405,8 @@ fn convert(h: VectorHelper, to: DType) -> String {
     let portable = format!("    return __builtin_convertvector(x, {y});\n");
     let (from_bits, to_bits) = (h.dtype.bits(), to.bits());
     let twice = from_bits == 2 * to_bits || to_bits == 2 * from_bits;
-    if !(twice && longest(h) == 64) {
+    let ints = h.dtype.is_int() && to.is_int();
+    if !(ints && twice && longest(h) == 64) {
         return portable;
     }
     // The builtins have types of their own.

@@ -253,8 +253,7 @@ impl VectorHelper {
     pub(in crate::backend::c) fn comment(self) -> &'static str {
         match self.kind {
             Preamble => {
-                "Vectors are passed only between functions that are inlined, so that no call's \
-                 rules depend on the machine."
+                "Functions on vectors have no call, whose rules would depend on the machine."
             }
             Type => "",
             Splat => "The same number in each lane.",

@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 
 use super::split::space_of;
 use super::{Outcome, Refusal, require};
-use crate::ir::op::{Exec, Op, Space};
+use crate::ir::op::{Combine, Exec, Op, Space};
 use crate::ir::visit::Graph;
 use crate::ir::{DType, UOp};
-use crate::pass::schedule::depend::{is_ordered, memories};
+use crate::pass::schedule::depend::{common, is_ordered, memories};
 use crate::pass::schedule::nest::{Nest, Statement, exec_of, extent_of, ranges_of};
 
 /// Where a new axis of a scratch memory stands.
@@ -121,10 +121,7 @@ fn move_accesses(
             Op::Load if src[0] == *from => to.load(&at(&src[1])?, src.get(2)),
             _ => u.with_src(src),
         })?;
-        let values = s.values.len();
-        s.index = new[0].clone();
-        s.values = new[1..=values].iter().cloned().collect();
-        s.gate = new.get(1 + values).cloned();
+        s.set_roots(&new);
         if s.memory == *from {
             s.memory = to.clone();
             s.index = at(&s.index)?;
@@ -256,6 +253,108 @@ pub fn privatise(nest: &mut Nest, k: usize, ranges: &[UOp]) -> Outcome<Vec<usize
     let added = joins.len();
     nest.statements.splice(after..after, joins);
     Ok((after..after + added).collect())
+}
+
+/// Lets each iteration of a range that a reduction in any order is taken over have a result of its
+/// own, in memory of all threads; they are combined afterwards, one after the other. The statement
+/// that keeps a result stands after `k`, the one that combines them after that.
+///
+/// # Errors
+/// Where the order matters, the range is not the outermost one of the reduction, or other
+/// statements share its loop.
+pub fn partition(nest: &mut Nest, k: usize, range: &UOp) -> Outcome<()> {
+    let s = nest.statements[k].clone();
+    require(!is_ordered(&s), "the order of the reduction matters")?;
+    let local = matches!(s.memory.op(), Op::Local { .. });
+    require(local, "partial results are kept of scratch memory")?;
+    let reads = s.loads().iter().any(|l| l.src()[0] == s.memory);
+    require(
+        !reads && ranges_of(&s.index).is_empty(),
+        "it is one element",
+    )?;
+    require(
+        nest.users(range) == [k],
+        "no other statement shares the loop",
+    )?;
+    let scope = nest.scope(&s.memory);
+    let first = s.ranges.get(scope.len()) == Some(range) && s.ranges.starts_with(&scope);
+    require(first, "it is the outermost loop of the reduction")?;
+    let n = extent_of(range).ok_or(Refusal::Illegal("the extent is no constant"))?;
+    let dtype = s.memory.dtype();
+    let index = range.dtype();
+    let zero = UOp::int(0, index);
+    let own = nest.local(Space::Reg, dtype, 1);
+    let all = nest.local(Space::Arena, dtype, n);
+    let again = nest.count(n, index, Exec::Serial)?;
+    let keep = Statement {
+        memory: all.clone(),
+        index: range.clone(),
+        values: SmallVec::from_elem(own.load(&zero, None)?, 1),
+        combine: Combine::Set,
+        gate: None,
+        ranges: s.ranges[..=scope.len()].to_vec(),
+    };
+    let join = Statement {
+        values: SmallVec::from_elem(all.load(&again, None)?, 1),
+        gate: None,
+        ranges: [scope, vec![again]].concat(),
+        ..s
+    };
+    let s = &mut nest.statements[k];
+    s.memory = own;
+    s.index = zero;
+    nest.statements.splice(k + 1..k + 1, [keep, join]);
+    Ok(())
+}
+
+/// Lets the statements from `at` on work on a copy of a scratch memory's first `count` elements.
+/// Statements that read it in other shapes than the ones before then no longer determine where
+/// those keep it. The position of the copying statement, which stands before `at`.
+///
+/// # Errors
+/// Where the memory does not begin at the identity, or the statements before and after share a
+/// loop in which it lives.
+pub fn restart(nest: &mut Nest, local: &UOp, at: usize, count: usize) -> Outcome<usize> {
+    let Op::Local { space, n, .. } = *local.op() else {
+        return Err(Refusal::Illegal("only scratch memory is copied"));
+    };
+    let named = nest.naming(local);
+    let (before, after): (Vec<usize>, Vec<usize>) = named.iter().partition(|&&k| k < at);
+    require(
+        !before.is_empty() && !after.is_empty(),
+        "it is in use before and after",
+    )?;
+    let first = &nest.statements[before[0]];
+    let begins = first.memory == *local && first.combine != Combine::Set;
+    require(begins && count <= n, "it begins at the identity")?;
+    let scope = nest.scope(local);
+    let shared = common(&nest.statements[at - 1].ranges, &nest.statements[at].ranges);
+    require(shared == scope.len(), "a loop is open in which it lives")?;
+    let moved = nest.local(space, local.dtype(), n);
+    for &k in &after {
+        let s = &mut nest.statements[k];
+        let to: FxHashMap<UOp, UOp> = [(local.clone(), moved.clone())].into_iter().collect();
+        if s.memory == *local {
+            s.memory = moved.clone();
+        }
+        nest.substitute(k, &to)?;
+    }
+    let dtype = nest.statements[before[0]].index.dtype();
+    let (mut index, mut ranges) = (UOp::int(0, dtype), scope);
+    if count > 1 {
+        index = nest.count(count, dtype, Exec::Unroll)?;
+        ranges.push(index.clone());
+    }
+    let copy = Statement {
+        memory: moved,
+        values: SmallVec::from_elem(local.load(&index, None)?, 1),
+        index,
+        combine: Combine::Set,
+        gate: None,
+        ranges,
+    };
+    nest.statements.insert(at, copy);
+    Ok(at)
 }
 
 fn in_dtype(range: &UOp, dtype: DType) -> crate::Result<UOp> {

@@ -5,11 +5,11 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::split::replace;
 use super::{Outcome, Refusal, attempt, require};
+use crate::ir::affine::Linear;
 use crate::ir::visit::{Graph, substitute};
-use crate::ir::{DType, Op, UOp};
+use crate::ir::{DType, Op, Scalar, UOp};
 use crate::pass::schedule::depend::extent_names;
 use crate::pass::schedule::nest::{Nest, exec_of, extent_of, is_range};
-use crate::pass::schedule::strides::Affine;
 
 /// Makes one loop of a range and the one right inside it, in all statements that list them.
 ///
@@ -77,18 +77,36 @@ fn joined(
         if !is_range(u) && !is_sum(u) {
             continue;
         }
-        let mut sum = Affine::of(u);
-        let (a, b) = (sum.take(outer), sum.take(inner));
-        require(a == b.wrapping_mul(m as i64), "they are named apart")?;
+        let mut sum = Linear::of(u);
+        let (a, b) = (sum.coefficient(outer), sum.coefficient(inner));
+        require(a == b.wrapping_mul(m as i128), "they are named apart")?;
         if b != 0 {
+            sum.terms.retain(|(term, _)| term != outer && term != inner);
             // Sums below its other terms have been met before.
             let terms: Vec<UOp> = sum.terms.iter().map(|(term, _)| term.clone()).collect();
             for (term, new) in sum.terms.iter_mut().zip(substitute(&terms, &map)?) {
                 term.0 = new;
             }
-            sum.add(merged, b);
-            map.insert(u.clone(), sum.build(u.dtype())?);
+            sum.terms.push((merged.clone(), b));
+            map.insert(u.clone(), build(&sum, u.dtype())?);
         }
     }
     Ok(map)
+}
+
+/// A sum as an expression; it wraps as its dtype does.
+fn build(sum: &Linear, dtype: DType) -> crate::Result<UOp> {
+    let number = |value| UOp::constant(Scalar::from_i128(dtype, value));
+    let mut whole = number(sum.constant);
+    for (k, (term, factor)) in sum.terms.iter().rev().enumerate() {
+        let scaled = match factor {
+            1 => term.clone(),
+            _ => term.mul(&number(*factor))?,
+        };
+        whole = match k {
+            0 if sum.constant == 0 => scaled,
+            _ => scaled.add(&whole)?,
+        };
+    }
+    Ok(whole)
 }

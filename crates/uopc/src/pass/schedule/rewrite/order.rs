@@ -8,7 +8,7 @@ use super::{Outcome, attempt, require};
 use crate::ir::UOp;
 use crate::ir::op::{Combine, Exec, Op, Space};
 use crate::pass::schedule::depend::{
-    accesses, common, extent_names, independent, is_ordered, keyed, memories,
+    Access, accesses, common, extent_names, independent, is_ordered, keyed, memories,
 };
 use crate::pass::schedule::nest::{Nest, exec_of, extent_of};
 
@@ -35,7 +35,7 @@ pub fn reorder(nest: &mut Nest, k: usize, order: &[UOp]) -> Outcome<()> {
     let own = loads.iter().all(|a| a.index == s.index);
     require(own, "it reads what another iteration wrote")?;
     if is_ordered(s) || loads.len() > 1 {
-        let keyed = |r: &&UOp| keyed(&s.index, r, &[]);
+        let keyed = |r: &&UOp| keyed(s, r, &[]);
         let ordered: Vec<&UOp> = old.iter().filter(|r| !keyed(r)).collect();
         let now: Vec<&UOp> = order.iter().filter(|r| ordered.contains(r)).collect();
         require(ordered == now, "it combines in order")?;
@@ -74,7 +74,7 @@ fn apart(nest: &Nest, a: usize, b: usize, depth: usize) -> bool {
         conflicts.all(|(x, y)| {
             (depth..shared).all(|d| {
                 let fixed = &first.ranges[..d];
-                independent(&x.index, &y.index, &first.ranges[d], fixed)
+                independent(x, y, &first.ranges[d], fixed)
             })
         })
     })
@@ -180,7 +180,7 @@ pub fn is_parallel(nest: &Nest, range: &UOp) -> bool {
                 private.contains(&memory)
                     || pairs.all(|(x, y)| {
                         let conflict = x.writes || y.writes;
-                        !conflict || independent(&x.index, &y.index, range, &fixed)
+                        !conflict || independent(x, y, range, &fixed)
                     })
             })
         })
@@ -285,11 +285,8 @@ pub fn set_exec(nest: &mut Nest, range: &UOp, exec: Exec) -> Outcome<UOp> {
             let own = accesses(s, &s.memory);
             let apart = own
                 .iter()
-                .all(|a| independent(&s.index, &a.index, range, fixed));
-            require(
-                !over || keyed(&s.index, range, fixed),
-                "lanes write one element",
-            )?;
+                .all(|a| independent(&Access::store(s), a, range, fixed));
+            require(!over || keyed(s, range, fixed), "lanes write one element")?;
             require(apart, "a lane reads what another writes")?;
         }
         Exec::Thread => {

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::ir::op::{Exec, Space};
 use crate::ir::visit::Graph;
 use crate::ir::{DType, Op, UOp};
+use crate::pass::schedule::affine::simplify;
 use crate::pass::schedule::depend::{accesses, extent_names};
 use crate::pass::schedule::nest::{Nest, exec_of, extent_of, is_range, ranges_of};
 
@@ -19,6 +20,9 @@ pub enum Tail {
     Gate,
     /// A second copy of the statements runs them.
     Peel,
+    /// The last piece has fewer iterations: the extent of the inner loop depends on the outer one,
+    /// so that it runs serially.
+    Short,
 }
 
 /// The loops that [`split`] made.
@@ -59,6 +63,7 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         }
         Tail::Gate => (n.div_ceil(size), (!exact).then_some(n)),
         Tail::Peel => (n / size, None),
+        Tail::Short => (n.div_ceil(size), None),
     };
     let dtype = range.dtype();
     if bound.is_some() {
@@ -68,6 +73,9 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         let fits = dtype != DType::I32 || pieces * size <= i32::MAX as usize;
         require(fits, "the last piece would overflow the index")?;
     }
+    let short = tail == Tail::Short && !exact;
+    let serial = matches!(exec_of(range), Exec::Serial | Exec::Thread);
+    require(!short || serial, "a loop of varying length is serial")?;
     let peeled = tail == Tail::Peel && !exact;
     require(!peeled || pieces > 0, "there is no whole piece")?;
     let own = own_scratch(nest, range);
@@ -81,7 +89,13 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         same => (same, same),
     };
     let outer = nest.count(pieces, dtype, outer)?;
-    let inner = nest.count(size, dtype, inner)?;
+    let mut count = UOp::int(size as i64, dtype);
+    if short {
+        // The smaller one of size and of what is left, so that its bounds are seen.
+        let passed = outer.mul(&count)?.add(&UOp::int(-(n as i64), dtype))?;
+        count = passed.maximum(&UOp::int(-(size as i64), dtype))?.neg()?;
+    }
+    let inner = nest.range(&count, inner)?;
     let whole = outer.mul(&UOp::int(size as i64, dtype))?.add(&inner)?;
     for k in users {
         if let Some(n) = bound {
@@ -96,6 +110,26 @@ pub fn split(nest: &mut Nest, range: &UOp, size: usize, tail: Tail) -> Outcome<S
         rest,
         rest_range,
     })
+}
+
+/// Takes a loop of one iteration away.
+///
+/// # Errors
+/// Where it has more.
+pub fn unit(nest: &mut Nest, range: &UOp) -> Outcome<()> {
+    require(
+        extent_of(range) == Some(1),
+        "it has more than one iteration",
+    )?;
+    let first = UOp::int(0, range.dtype());
+    for k in nest.users(range) {
+        replace(nest, k, range, &first, &[])?;
+        // Multiples of 0 go, and with them gates that are true now.
+        let s = &mut nest.statements[k];
+        let new = simplify(&s.roots())?;
+        s.set_roots(&new);
+    }
+    Ok(())
 }
 
 /// Puts a value for a range into a statement, and loops in the place of its loop.
@@ -152,14 +186,13 @@ fn gate(nest: &mut Nest, k: usize, range: &UOp, whole: &UOp, n: usize, stores: b
         }
         _ => u.with_src(src),
     })?;
-    let values = s.values.len();
-    s.index = new[0].clone();
-    s.values = new[1..=values].iter().cloned().collect();
-    s.gate = match new.get(1 + values) {
-        Some(gate) if stores => Some(gate.and(&bound)?),
-        None if stores => Some(bound),
-        old => old.cloned(),
-    };
+    s.set_roots(&new);
+    if stores {
+        s.gate = Some(match &s.gate {
+            Some(gate) => gate.and(&bound)?,
+            None => bound,
+        });
+    }
     Ok(())
 }
 

@@ -1,0 +1,193 @@
+//! All statements of a group in vectors over a loop that they share: sums over the rows of a
+//! matrix, column by column.
+
+use std::ops::Range;
+
+use super::cost::{SHARED_WORK, lanes_of, runs};
+use super::layout::{on_threads, share_out, shared};
+use super::nest::{Nest, exec_of, extent_of};
+use super::rewrite::{
+    Axis, Outcome, Refusal, Tail, attempt, inward, set_exec, set_space, split, tried, unit,
+};
+use crate::error::Result;
+use crate::ir::UOp;
+use crate::ir::op::{Exec, Op, Space};
+use crate::machine::Machine;
+
+/// Elements of scratch memory of one iteration up to which several vectors of columns run side by
+/// side, so that one does not wait for the other.
+const FEW: usize = 2;
+/// Columns that a thread takes at least, so that it reads whole lines of memory one after another.
+const SHORT: usize = 64;
+/// How many vectors run side by side.
+const SIDE_BY_SIDE: usize = 4;
+
+/// Lays out a group in vectors of the shared loop `range`. Whether it could be done.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn columns(
+    nest: &mut Nest,
+    group: &Range<usize>,
+    range: &UOp,
+    work: f64,
+    machine: &Machine,
+) -> Result<bool> {
+    let Some(n) = extent_of(range) else {
+        return Ok(false);
+    };
+    let lanes = nest.statements[group.clone()].iter();
+    let lanes = lanes.map(|s| lanes_of(s, machine)).min().unwrap_or(1);
+    if n < lanes && !machine.masks && !n.is_power_of_two() {
+        return Ok(false);
+    }
+    let statements = nest.statements[group.clone()].iter();
+    let rows = statements.map(runs).fold(0.0, f64::max) / n as f64;
+    let own = own_scratch(nest, range);
+    let elements: usize = own.iter().map(count).sum();
+    // Rows that do not stay in the second cache are read in long pieces, not vector by vector.
+    let size = own.iter().map(|m| m.dtype().size()).max().unwrap_or(4);
+    let long = rows * n as f64 * size as f64 > machine.l2 as f64 / 2.0;
+    if long && elements >= 8 && n >= 2 * lanes && machine.masks {
+        let done = attempt(nest, |nest| {
+            pieces(nest, group, range, lanes, work, machine)
+        });
+        if tried(done)?.is_some() {
+            return Ok(true);
+        }
+    }
+    let done = attempt(nest, |nest| {
+        let outer = shared(nest, group);
+        let alone = outer.len() == 1;
+        let mut threads = false;
+        if !alone {
+            threads = share_out_but(nest, group, range, work)?;
+        }
+        let mut side_by_side = 1;
+        if elements <= FEW {
+            side_by_side = SIDE_BY_SIDE;
+            while side_by_side > 1 && n < side_by_side * lanes {
+                side_by_side /= 2;
+            }
+        }
+        let width = (side_by_side * lanes).min(n.next_power_of_two());
+        let tail = match (n.is_multiple_of(width), machine.masks) {
+            (true, _) => Tail::Exact,
+            (false, true) => Tail::Gate,
+            (false, false) => Tail::Peel,
+        };
+        let cut = split(nest, range, width, tail)?;
+        if width > lanes {
+            let both = split(nest, &cut.inner, lanes, Tail::Exact)?;
+            inward(nest, &both.inner, Exec::Vector, Axis::Minor)?;
+            inward(nest, &both.outer, Exec::Unroll, Axis::Major)?;
+        } else {
+            inward(nest, &cut.inner, Exec::Vector, Axis::Minor)?;
+        }
+        let count = extent_of(&cut.outer).unwrap_or(1);
+        if count == 1 {
+            unit(nest, &cut.outer)?;
+        } else if !threads && work >= SHARED_WORK {
+            let each = work / count as f64;
+            tried(on_threads(nest, &cut.outer, each))?;
+        }
+        Ok(())
+    });
+    Ok(tried(done)?.is_some())
+}
+
+/// Shares out another loop of the group than the one for vectors.
+fn share_out_but(nest: &mut Nest, group: &Range<usize>, range: &UOp, work: f64) -> Outcome<bool> {
+    let outer = shared(nest, group);
+    let enough = |r: &&UOp| *r != range && extent_of(r).is_some_and(|n| n >= 8);
+    if !outer.iter().any(|r| enough(&r)) {
+        return Ok(false);
+    }
+    Ok(share_out(nest, group, work)?)
+}
+
+/// Scratch memory that lives in an iteration of a range.
+fn own_scratch(nest: &Nest, range: &UOp) -> Vec<UOp> {
+    let mut own = nest.locals();
+    own.retain(|m| nest.scope(m).contains(range));
+    own
+}
+
+fn count(local: &UOp) -> usize {
+    match local.op() {
+        Op::Local { n, .. } => *n,
+        _ => 0,
+    }
+}
+
+/// Whether there are several blocks of rows, summed apart.
+fn blocks(nest: &Nest, range: &UOp) -> bool {
+    let users = nest.users(range);
+    let heaviest = users.iter().map(|&k| &nest.statements[k]);
+    let heaviest = heaviest.max_by(|a, b| runs(a).total_cmp(&runs(b)));
+    heaviest.is_some_and(|s| {
+        let inside = s.ranges.iter().skip_while(|r| *r != range).skip(1);
+        inside
+            .take(1)
+            .any(|r| nest.users(r).len() > 1 && extent_of(r).is_some_and(|n| n >= 4))
+    })
+}
+
+/// Reads rows in pieces of many columns and keeps the partial results of these in the cache.
+fn pieces(
+    nest: &mut Nest,
+    group: &Range<usize>,
+    range: &UOp,
+    lanes: usize,
+    work: f64,
+    machine: &Machine,
+) -> Outcome<()> {
+    let n = extent_of(range).ok_or(Refusal::Illegal("the extent is no constant"))?;
+    let own = own_scratch(nest, range);
+    let bytes: usize = own.iter().map(|m| count(m) * m.dtype().size()).sum();
+    let most = (machine.l1 * 3 / 4 / bytes.max(1)).max(lanes);
+    // Pieces of equal length, whole vectors, enough of them for the threads; but rows that are
+    // short stay whole, and threads take blocks of rows.
+    let threads = work >= SHARED_WORK && (n >= 4 * SHORT || !blocks(nest, range));
+    let cut = n.div_ceil(most).max(if threads { 4 } else { 1 });
+    let piece = n.div_ceil(cut).next_multiple_of(lanes);
+    let parts = split(nest, range, piece, Tail::Gate)?;
+    for local in own_scratch(nest, &parts.inner) {
+        if matches!(
+            local.op(),
+            Op::Local {
+                space: Space::Reg,
+                ..
+            }
+        ) {
+            set_space(nest, &local, Space::Cache)?;
+        }
+    }
+    let columns = inward(nest, &parts.inner, Exec::Serial, Axis::Minor)?;
+    for c in columns {
+        let vector = split(nest, &c, lanes, Tail::Exact)?;
+        let lane = set_exec(nest, &vector.inner, Exec::Vector)?;
+        for k in nest.users(&lane) {
+            // Loops around loops are not written out.
+            let unrolled = |r: &&UOp| exec_of(r) == Exec::Unroll;
+            let outer: Vec<UOp> = nest.statements[k]
+                .ranges
+                .iter()
+                .filter(unrolled)
+                .cloned()
+                .collect();
+            for r in outer {
+                tried(set_exec(nest, &r, Exec::Serial))?;
+            }
+        }
+        tried(unit(nest, &vector.outer))?;
+    }
+    let count = extent_of(&parts.outer).unwrap_or(1);
+    if count == 1 {
+        unit(nest, &parts.outer)?;
+    }
+    if work >= SHARED_WORK {
+        share_out(nest, group, work)?;
+    }
+    Ok(())
+}

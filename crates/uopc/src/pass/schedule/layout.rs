@@ -1,0 +1,275 @@
+//! The layout of everything that is no matrix product: which loops run in vector lanes, which are
+//! shared out among threads.
+//!
+//! Statements that share their outermost loop are laid out together. Loops that run along memory
+//! that lies in one piece become one. Then either each statement takes the best of its own loops
+//! for vectors ([`rows`](super::reduce)), or all take one that they share
+//! ([`columns`](super::columns)), whatever costs less by the strides of what is read.
+
+use std::ops::Range;
+
+use super::columns::columns;
+use super::cost::{PIECE_WORK, SHARED_WORK, lanes_of, runs, scalar_cost, vector_cost};
+use super::depend::common;
+use super::elementwise::single;
+use super::nest::{Nest, exec_of, extent_of};
+use super::reduce::{rows, tree_apart};
+use super::rewrite::{
+    Outcome, Refusal, Tail, attempt, merge, partition, set_exec, set_space, split, tried,
+};
+use crate::error::Result;
+use crate::ir::UOp;
+use crate::ir::op::{Exec, Op, Space};
+use crate::machine::Machine;
+
+/// Iterations that a loop needs so that its threads finish at about the same time.
+const ENOUGH: usize = 8;
+/// Pieces that a loop is cut into at most, so that handing them out costs little.
+const MOST_PIECES: usize = 2048;
+
+/// Lays out all statements that have not been laid out yet.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn lay_out(nest: &mut Nest, machine: &Machine) -> Result<()> {
+    for local in nest.locals() {
+        // Folds that stand in no loop of a group.
+        let named = nest.naming(&local);
+        let settled = settled(nest);
+        if nest.scope(&local).is_empty() && !named.iter().any(|&k| settled[k]) {
+            tree_apart(nest, &local)?;
+        }
+    }
+    let settled = settled(nest);
+    for group in groups(nest).into_iter().rev() {
+        if group.clone().any(|k| settled[k]) {
+            continue;
+        }
+        // From the last group to the first, so that the positions of those to come stay.
+        merge_all(nest, &group)?;
+        match group.len() {
+            1 => single(nest, group.start, machine)?,
+            _ => together(nest, &group, machine)?,
+        }
+    }
+    Ok(())
+}
+
+/// Statements that a schedule for contractions has laid out: they run in vectors or threads, or
+/// exchange scratch memory with such.
+fn settled(nest: &Nest) -> Vec<bool> {
+    let laid_out = |r: &UOp| matches!(exec_of(r), Exec::Vector | Exec::Thread);
+    let mut settled: Vec<bool> = (nest.statements.iter())
+        .map(|s| s.ranges.iter().any(laid_out))
+        .collect();
+    let named: Vec<Vec<usize>> = nest.locals().iter().map(|m| nest.naming(m)).collect();
+    let mut grew = true;
+    while grew {
+        grew = false;
+        for users in &named {
+            if users.iter().any(|&k| settled[k]) && !users.iter().all(|&k| settled[k]) {
+                users.iter().for_each(|&k| settled[k] = true);
+                grew = true;
+            }
+        }
+    }
+    settled
+}
+
+/// Neighbours that share their outermost loop.
+fn groups(nest: &Nest) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    for k in 0..nest.statements.len() {
+        let shares =
+            k > 0 && common(&nest.statements[k - 1].ranges, &nest.statements[k].ranges) > 0;
+        match groups.last_mut() {
+            Some(last) if shares => last.end = k + 1,
+            _ => groups.push(k..k + 1),
+        }
+    }
+    groups
+}
+
+/// Merges loops as long as there are two that run along one piece of memory.
+fn merge_all(nest: &mut Nest, group: &Range<usize>) -> Result<()> {
+    let mut at = group.start;
+    let mut depth = 0;
+    while at < group.end {
+        let ranges = &nest.statements[at].ranges;
+        let Some((outer, inner)) = ranges.get(depth).zip(ranges.get(depth + 1)) else {
+            (at, depth) = (at + 1, 0);
+            continue;
+        };
+        let (outer, inner) = (outer.clone(), inner.clone());
+        let serial = exec_of(&outer) == Exec::Serial && exec_of(&inner) == Exec::Serial;
+        if serial && tried(merge(nest, &outer, &inner))?.is_some() {
+            depth = depth.saturating_sub(1);
+        } else {
+            depth += 1;
+        }
+    }
+    Ok(())
+}
+
+/// The loops that all statements of a group share.
+pub(super) fn shared(nest: &Nest, group: &Range<usize>) -> Vec<UOp> {
+    let mut shared = nest.statements[group.start].ranges.clone();
+    for s in &nest.statements[group.clone()] {
+        shared.truncate(common(&shared, &s.ranges));
+    }
+    shared
+}
+
+/// Lays out statements that share loops.
+fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<()> {
+    let shared = shared(nest, group);
+    let statements = &nest.statements[group.clone()];
+    let apart: f64 = (statements.iter())
+        .map(|s| runs(s) * best_own(s, shared.len(), machine))
+        .sum();
+    let mut best: Option<(UOp, f64)> = None;
+    for r in &shared {
+        let cost: f64 = (statements.iter())
+            .map(|s| {
+                let vector = vector_cost(s, r, lanes_of(s, machine));
+                runs(s) * vector.unwrap_or_else(|| scalar_cost(s) * 2.0)
+            })
+            .sum();
+        if best.as_ref().is_none_or(|(_, least)| cost < *least) {
+            best = Some((r.clone(), cost));
+        }
+    }
+    if let Some((r, cost)) = best
+        && cost < apart
+        && columns(nest, group, &r, cost, machine)?
+    {
+        return Ok(());
+    }
+    let mut group = group.clone();
+    if !share_out(nest, &group, apart)? {
+        let heavy = |k: &usize| runs(&nest.statements[*k]);
+        let heaviest = group.clone().max_by(|a, b| heavy(a).total_cmp(&heavy(b)));
+        let added = heaviest.map_or(Ok(0), |k| cut(nest, k, apart))?;
+        if added > 0 {
+            group.end += added;
+            share_out(nest, &group, apart)?;
+        }
+    }
+    rows(nest, &group, machine)
+}
+
+/// Cycles of one run of a statement in the best of its own loops, or as a scalar.
+fn best_own(s: &super::nest::Statement, shared: usize, machine: &Machine) -> f64 {
+    let lanes = lanes_of(s, machine);
+    let own = s.ranges[shared.min(s.ranges.len())..].iter();
+    let legal = own.filter(|r| super::reduce::fills_vectors(s, r));
+    legal
+        .filter_map(|r| vector_cost(s, r, lanes))
+        .fold(scalar_cost(s), f64::min)
+}
+
+/// Runs a loop of the group on threads, if the work is worth it.
+pub(super) fn share_out(nest: &mut Nest, group: &Range<usize>, work: f64) -> Result<bool> {
+    if work < SHARED_WORK {
+        return Ok(false);
+    }
+    let statements = nest.statements[group.clone()].iter();
+    let heaviest = statements.max_by(|a, b| runs(a).total_cmp(&runs(b)));
+    let mut candidates: Vec<UOp> = heaviest.map_or(Vec::new(), |s| s.ranges.clone());
+    candidates.retain(|r| exec_of(r) == Exec::Serial && extent_of(r).is_some_and(|n| n > 1));
+    // The outermost loop that has enough iterations, else the one that has most.
+    let extent = |r: &UOp| extent_of(r).unwrap_or(1);
+    let (mut enough, mut few): (Vec<UOp>, Vec<UOp>) =
+        candidates.into_iter().partition(|r| extent(r) >= ENOUGH);
+    few.sort_by_key(|r| std::cmp::Reverse(extent(r)));
+    enough.append(&mut few);
+    for r in enough {
+        let around: f64 = outside(nest, &r).iter().map(|r| extent(r) as f64).product();
+        if work / around < SHARED_WORK / 2.0 {
+            continue;
+        }
+        let each = work / around / extent(&r) as f64;
+        if tried(on_threads(nest, &r, each))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Cuts a long reduction in any order into parts for threads. How many statements were added: the
+/// first one belongs to the parts, the others come after them.
+pub(super) fn cut(nest: &mut Nest, k: usize, work: f64) -> Result<usize> {
+    let s = &nest.statements[k];
+    let scope = nest.scope(&s.memory).len();
+    let Some(range) = s.ranges.get(scope).cloned() else {
+        return Ok(0);
+    };
+    let around: f64 = s.ranges[..scope]
+        .iter()
+        .map(|r| extent_of(r).unwrap_or(1) as f64)
+        .product();
+    let Some(n) = extent_of(&range).filter(|_| work / around >= SHARED_WORK) else {
+        return Ok(0);
+    };
+    let each = work / around / n as f64;
+    let least = (4.0 * PIECE_WORK / each) as usize;
+    let piece = least
+        .max(n.div_ceil(MOST_PIECES))
+        .next_power_of_two()
+        .min(n);
+    let done = attempt(nest, |nest| {
+        let parts = split(nest, &range, piece, Tail::Peel)?;
+        partition(nest, k, &parts.outer)?;
+        Ok(2 + parts.rest.len())
+    });
+    Ok(tried(done)?.unwrap_or(0))
+}
+
+fn outside(nest: &Nest, range: &UOp) -> Vec<UOp> {
+    let Some(&k) = nest.users(range).first() else {
+        return Vec::new();
+    };
+    let ranges = nest.statements[k].ranges.iter();
+    ranges.take_while(|r| *r != range).cloned().collect()
+}
+
+/// Hands the iterations of a loop to threads, in pieces of some microseconds. `each` is the work
+/// of one.
+pub(super) fn on_threads(nest: &mut Nest, range: &UOp, each: f64) -> Outcome<UOp> {
+    let n = extent_of(range).ok_or(Refusal::Illegal("the extent is no constant"))?;
+    let mut piece = (PIECE_WORK / each.max(0.01)).ceil() as usize;
+    piece = piece
+        .max(n.div_ceil(MOST_PIECES))
+        .min(n.div_ceil(ENOUGH))
+        .max(1);
+    // Pieces of one length make shorter code.
+    if let Some(even) = (piece.div_ceil(2)..=piece)
+        .rev()
+        .find(|p| n.is_multiple_of(*p))
+    {
+        piece = even;
+    } else if piece >= 16 {
+        // Neighbouring pieces do not write to one line of the cache.
+        piece = piece.next_multiple_of(16);
+    }
+    attempt(nest, |nest| {
+        let outer = match piece {
+            1 => range.clone(),
+            _ => split(nest, range, piece, Tail::Short)?.outer,
+        };
+        let users = nest.users(&outer);
+        for local in nest.locals() {
+            let Op::Local { space, .. } = *local.op() else {
+                continue;
+            };
+            let inside = nest.scope(&local).contains(&outer);
+            let named = nest.naming(&local).iter().any(|k| users.contains(k));
+            if inside && space == Space::Arena {
+                set_space(nest, &local, Space::Cache)?;
+            } else if named && !inside {
+                set_space(nest, &local, Space::Arena)?;
+            }
+        }
+        set_exec(nest, &outer, Exec::Thread)
+    })
+}
