@@ -7,7 +7,7 @@ use super::super::nest::{Nest, Statement, extent_of};
 use super::find::Contraction;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec};
-use crate::ir::visit::toposort;
+use crate::ir::visit::{substitute, toposort};
 use crate::ir::{Op, UOp};
 
 /// A factor as a function of a position on its side, of k, and of the batch.
@@ -22,8 +22,8 @@ pub struct Operand {
     pub size: usize,
     /// The range of k in `value`.
     pub k: UOp,
-    /// Its extent.
-    pub depth: usize,
+    /// The extents of the axes that it is made of, if they are known.
+    pub steps: Vec<usize>,
     /// How many neighbours along its side lie side by side in all that it reads.
     pub side_lanes: usize,
     /// The same along k.
@@ -56,7 +56,7 @@ impl Operand {
             size: extents.iter().product(),
             extents,
             k: k.clone(),
-            depth: c.depth,
+            steps: c.summed.iter().filter_map(extent_of).collect(),
             side_lanes: 1,
             depth_lanes: 1,
             direct: Direct::of(&c.plain[factor], side, &c.summed),
@@ -105,12 +105,12 @@ impl Operand {
     /// How many neighbours along its side are copied at once into tiles of `width`, if they lie side
     /// by side there whatever the tile.
     pub fn groups(&self, width: usize) -> Option<usize> {
-        let inner = self.extents.last().copied().unwrap_or(1);
-        let whole = self.side.len() == 1 || inner.is_multiple_of(width);
+        let whole = 1 << width.trailing_zeros();
         match self.side_lanes {
             1 => None,
-            lanes if width.is_multiple_of(lanes) => Some(lanes),
-            lanes if whole => Some(lanes.min(width.next_power_of_two())),
+            lanes if self.side.len() == 1 => Some(lanes.min(width.next_power_of_two())),
+            // A vector that reached beyond its tile could reach into another row.
+            lanes if lanes.min(whole) >= 4 => Some(lanes.min(whole)),
             _ => None,
         }
     }
@@ -161,10 +161,22 @@ impl Operand {
         if direct.side == 1 {
             // Rows of neighbours, one for each k.
             let lines = (width * element).div_ceil(LINE);
+            // Steps of less than a line share lines.
+            let steps = direct.summed.iter().zip(&self.steps);
+            let rows = steps.map(|(&stride, &n)| {
+                let bytes = stride.unsigned_abs() as usize * element;
+                let rows = if bytes < LINE {
+                    (n * bytes).div_ceil(LINE)
+                } else {
+                    n
+                };
+                rows.max(1)
+            });
+            let all = rows.product::<usize>() * lines;
             direct
                 .summed
                 .iter()
-                .all(|&s| self.depth * lines <= held(s, element, lines))
+                .all(|&s| all <= held(s, element, lines))
         } else {
             // One line of each position at a time.
             !together && step == 1 && width <= held(direct.side, element, 1)
@@ -313,6 +325,7 @@ impl Packing<'_> {
         };
         let below = |x: &UOp, n: usize| x.cmplt(&UOp::int(n as i64, dtype));
         let mut gate: Option<UOp> = None;
+        let mut vector_at: Option<(UOp, UOp)> = None;
         let (s, k) = match layout.fill {
             Fill::Deep(lanes) => {
                 let s = add(self.width, Exec::Serial, nest)?;
@@ -352,7 +365,11 @@ impl Packing<'_> {
                 ranges.push(outer.clone());
                 let v = nest.count(lanes, dtype, Exec::Vector)?;
                 ranges.push(v.clone());
-                let at = linear(&bounds[0].add(&outer)?, lanes, &v)?;
+                // While expressions are simplified, a range of its own says that the vector lies
+                // within the run.
+                let within = nest.count(inner / lanes, dtype, Exec::Serial)?;
+                vector_at = Some((within.clone(), bounds[0].add(&outer)?));
+                let at = linear(&within, lanes, &v)?;
                 (s, start.add(&at)?.sub(self.first_k)?)
             }
             Fill::Across(lanes) => {
@@ -393,10 +410,14 @@ impl Packing<'_> {
         if edge && !matches!(layout.fill, Fill::Runs { .. }) {
             value = gated(&value, &below(&deep, self.whole_depth)?, None)?;
         }
+        let mut parts = simplify(&[layout.place(self.stored, &s, &k)?, value])?;
+        if let Some(known) = vector_at {
+            parts = substitute(&parts, &FxHashMap::from_iter([known]))?;
+        }
         Ok(Statement {
             memory: self.memory.clone(),
-            index: layout.place(self.stored, &s, &k)?,
-            values: [value].into_iter().collect(),
+            index: parts[0].clone(),
+            values: [parts[1].clone()].into_iter().collect(),
             combine: Combine::Set,
             gate,
             ranges,
