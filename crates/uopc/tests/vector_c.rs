@@ -20,7 +20,10 @@ use uopc::ir::scalar::{Scalar, apply};
 
 /// Ways to compile, and whether this machine can run the result.
 fn targets() -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut targets = vec![("native", vec!["-O2", "-march=native"]), ("basic", vec!["-O1"])];
+    let mut targets = vec![
+        ("native", vec!["-O2", "-march=native"]),
+        ("basic", vec!["-O1"]),
+    ];
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")

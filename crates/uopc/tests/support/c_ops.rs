@@ -302,7 +302,12 @@ pub fn from_bytes(t: DType, bytes: &[u8]) -> Vec<u64> {
 }
 
 /// Runs function `name` of the library over columns of arguments.
-pub fn run(library: &libloading::Library, name: &str, case: &Case, columns: &[Vec<u64>]) -> Vec<u64> {
+pub fn run(
+    library: &libloading::Library,
+    name: &str,
+    case: &Case,
+    columns: &[Vec<u64>],
+) -> Vec<u64> {
     type Unary = unsafe extern "C" fn(i64, *const c_void, *mut c_void);
     type Binary = unsafe extern "C" fn(i64, *const c_void, *const c_void, *mut c_void);
     type Ternary =

@@ -252,7 +252,9 @@ impl VectorHelper {
     /// One line for the reader of the C file; nothing for a type.
     pub(in crate::backend::c) fn comment(self) -> &'static str {
         match self.kind {
-            Preamble => "Functions on vectors have no call, whose rules would depend on the machine.",
+            Preamble => {
+                "Functions on vectors have no call, whose rules would depend on the machine."
+            }
             Type => "",
             Splat => "The same number in each lane.",
             Iota => "Each lane's position.",
