@@ -31,7 +31,7 @@ use crate::pass::memory::{MemoryPlan, plan_memory};
 use crate::pass::pipeline::{self, Lowered};
 use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
-use crate::runtime::executor::Ready;
+use crate::runtime::executor::{KernelTime, Ready};
 use crate::runtime::pool::IDLE_LIMIT;
 use crate::runtime::{Code, Device, Pool, Storage, interrupt};
 
@@ -237,7 +237,12 @@ impl Engine {
             memory.peak,
             results,
         );
-        let ready = Arc::new(ready.expect(Duration::from_secs_f64(seconds)));
+        let ready = ready.expect(Duration::from_secs_f64(seconds));
+        let ready = Arc::new(if self.settings.profile {
+            ready.timed()
+        } else {
+            ready
+        });
         clock.lap("the rest of the plan");
         Ok(Compiled { ready, kept })
     }
@@ -255,6 +260,12 @@ impl Engine {
         let mut keys: Vec<_> = self.plans.texts().iter().map(|text| key(text)).collect();
         keys.sort_unstable();
         keys
+    }
+
+    /// What the kernels of the plans that it remembers took so far, if the settings ask for that.
+    pub fn kernel_times(&self) -> Vec<KernelTime> {
+        let plans = self.plans.all().into_iter();
+        plans.flat_map(|plan| plan.ready.times()).collect()
     }
 
     /// Forgets all plans; the next realisation of each graph makes its plan anew. Values stay.

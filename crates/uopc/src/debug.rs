@@ -44,6 +44,8 @@ variables! {
         "check plans, too, after the pass that makes them; all other forms are always checked";
     UOPC_TIME: "0 or 1", "0",
         "report the time that each pass took, one line a pass for each plan";
+    UOPC_PROFILE: "0 or 1", "0",
+        "add up the time that each kernel takes; uopc bench prints it, Engine::kernel_times gives it";
     UOPC_TRACE: "a folder", "none",
         "write one JSON line for each rule that fires: the rule, the node before and after";
     UOPC_DISABLE: "rule or pass names, separated by commas", "none",
@@ -122,6 +124,8 @@ pub struct Settings {
     pub verify: bool,
     /// `UOPC_TIME`.
     pub time: bool,
+    /// `UOPC_PROFILE`.
+    pub profile: bool,
     /// `UOPC_TRACE`.
     pub trace: Option<PathBuf>,
     /// `UOPC_DISABLE`. Whoever knows the names checks them with [`Settings::check_names`].
@@ -151,6 +155,7 @@ impl Default for Settings {
             dump: Dump::Nothing,
             verify: cfg!(debug_assertions),
             time: false,
+            profile: false,
             trace: None,
             disable: BTreeSet::new(),
             fuel: None,
@@ -258,6 +263,7 @@ impl Settings {
             "UOPC_DUMP" => self.dump = dump(text)?,
             "UOPC_VERIFY" => self.verify = switch(text)?,
             "UOPC_TIME" => self.time = switch(text)?,
+            "UOPC_PROFILE" => self.profile = switch(text)?,
             "UOPC_DISABLE" => {
                 let names = text.split(',').map(str::trim).filter(|n| !n.is_empty());
                 self.disable = names.map(str::to_string).collect();

@@ -68,6 +68,7 @@ fn names_that_c_does_not_take_are_changed() {
         ("memcpy", "void kernel_memcpy("),
         ("größe", "void gr__e("),
         ("", "void kernel_("),
+        ("k_part0", "void k_part0_("),
     ] {
         let unit = render_unit(&[&renamed(name, &p)]);
         assert!(unit.text.contains(expected), "{name}: {}", unit.text);

@@ -2,9 +2,12 @@
 
 use serde_json::{Map, Value, json};
 
+use uopc::runtime::executor::KernelTime;
+
 use super::Workload;
 use super::measure::{Timing, load};
 use super::peak::Peak;
+use crate::table::Table;
 
 /// What was found out about a workload.
 #[derive(Clone, Debug)]
@@ -25,6 +28,32 @@ pub struct Outcome {
     pub first: First,
     /// What the machine can do, if that is known.
     pub peak: Option<Peak>,
+    /// What each kernel took, where `UOPC_PROFILE` asks for it.
+    pub kernel_times: Vec<KernelTime>,
+}
+
+impl Outcome {
+    /// The kernels by the time that they took, for a terminal; nothing without a profile.
+    pub fn kernels_table(&self) -> String {
+        let total: f64 = self.kernel_times.iter().map(|k| k.seconds).sum();
+        let mut sorted: Vec<&KernelTime> = self.kernel_times.iter().collect();
+        sorted.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        let mut table = Table::new(["kernel", "step", "runs", "us each", "share"]);
+        for k in sorted.iter().filter(|k| k.runs > 0) {
+            let each = k.seconds / k.runs as f64 * 1e6;
+            table.row([
+                &k.name,
+                &k.step.to_string(),
+                &k.runs.to_string(),
+                &format!("{each:.1}"),
+                &format!("{:.1}%", 100.0 * k.seconds / total),
+            ]);
+        }
+        match self.kernel_times.is_empty() {
+            true => String::new(),
+            false => table.to_text(),
+        }
+    }
 }
 
 /// The first step: from inputs in host memory to its end.

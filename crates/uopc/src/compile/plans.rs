@@ -93,6 +93,13 @@ impl<T> Plans<T> {
         table.plans.values().map(|e| e.text.clone()).collect()
     }
 
+    /// The plans that are made.
+    pub(super) fn all(&self) -> Vec<Arc<T>> {
+        let table = self.table.lock();
+        let plans = table.plans.values();
+        plans.filter_map(|e| e.slot.plan.get().cloned()).collect()
+    }
+
     /// Forgets all plans. Those that are being made are not remembered either.
     pub(super) fn clear(&self) {
         let forgotten = std::mem::take(&mut self.table.lock().plans);

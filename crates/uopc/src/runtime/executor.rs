@@ -4,7 +4,8 @@
 //! are kept have memory of their own, which is written during the run and shared after it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -29,10 +30,33 @@ pub struct Ready {
     scratch: usize,
     peak: usize,
     expected: Duration,
+    /// What each step took so far, if anybody wants to know.
+    times: Option<Vec<StepTime>>,
+}
+
+/// How often a step ran, and nanoseconds in all.
+#[derive(Default)]
+struct StepTime {
+    runs: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// What one kernel of a plan took so far.
+#[derive(Clone, PartialEq, Debug)]
+pub struct KernelTime {
+    /// The kernel's name.
+    pub name: Arc<str>,
+    /// Its place in the plan, from 0.
+    pub step: usize,
+    /// How often it ran.
+    pub runs: u64,
+    /// Seconds in all.
+    pub seconds: f64,
 }
 
 /// One launch, with the buffers that are its arguments.
 struct Step {
+    name: Arc<str>,
     launch: usize,
     args: Vec<BufferIndex>,
 }
@@ -82,7 +106,8 @@ impl Ready {
             };
             let parameters = executable.parameters(launch).iter();
             let args = parameters.map(|p| bound(p.slot)).collect();
-            Step { launch, args }
+            let name = kernel.name.clone();
+            Step { name, launch, args }
         });
         let (places, steps): (Vec<_>, Vec<_>) = (places.collect(), steps.collect());
         let scratch = steps.iter().map(|s| executable.scratch(s.launch)).max();
@@ -97,7 +122,29 @@ impl Ready {
             scratch,
             peak: peak.saturating_add(scratch),
             expected: Duration::ZERO,
+            times: None,
         }
+    }
+
+    /// Adds up what each kernel takes from now on, see [`Ready::times`].
+    pub fn timed(self) -> Ready {
+        let times = self.steps.iter().map(|_| StepTime::default()).collect();
+        Ready {
+            times: Some(times),
+            ..self
+        }
+    }
+
+    /// What each kernel took so far, in order; nothing unless it is [timed](Ready::timed).
+    pub fn times(&self) -> Vec<KernelTime> {
+        let times = self.times.iter().flatten().zip(&self.steps).enumerate();
+        let time = times.map(|(step, (time, kernel))| KernelTime {
+            name: kernel.name.clone(),
+            step,
+            runs: time.runs.load(Relaxed),
+            seconds: time.nanos.load(Relaxed) as f64 * 1e-9,
+        });
+        time.collect()
     }
 
     /// Notes how long a run should take.
@@ -132,7 +179,7 @@ impl Ready {
         for &bytes in &self.own {
             own.push(pool.take(bytes)?);
         }
-        for step in &self.steps {
+        for (k, step) in self.steps.iter().enumerate() {
             interrupt::ask()?;
             let place = |&buffer: &BufferIndex| match self.places[buffer as usize] {
                 Location::Input(slot) => Place::Shared(&inputs[slot]),
@@ -143,8 +190,14 @@ impl Ready {
                 Location::Own(number) => Place::whole(&own[number]),
             };
             let args: SmallVec<[Place; 8]> = step.args.iter().map(place).collect();
+            let started = self.times.as_ref().map(|times| (&times[k], Instant::now()));
             self.executable
                 .launch(step.launch, &args, scratch.as_ref())?;
+            if let Some((time, started)) = started {
+                time.runs.fetch_add(1, Relaxed);
+                let nanos = started.elapsed().as_nanos();
+                time.nanos.fetch_add(nanos as u64, Relaxed);
+            }
         }
         let own: Results = own.into_iter().map(Memory::share).collect();
         let result = |&buffer: &BufferIndex| match self.places[buffer as usize] {

@@ -239,6 +239,11 @@ fn free_name(name: &str, helpers: &BTreeSet<&str>, taken: &BTreeSet<String>) -> 
     if !usable || helpers.contains(base.as_str()) {
         base.insert_str(0, "kernel_");
     }
+    // The parts of a kernel are called after it, `k_part0`.
+    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.len() < base.len() && stem.ends_with("_part") {
+        base.push('_');
+    }
     let mut free = base.clone();
     let mut number = 1;
     while taken.contains(&free) {

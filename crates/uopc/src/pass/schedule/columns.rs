@@ -17,7 +17,9 @@ use crate::machine::Machine;
 /// Elements of scratch memory of one iteration up to which several vectors of columns run side by
 /// side, so that one does not wait for the other.
 const FEW: usize = 2;
-/// How many vectors that are.
+/// Columns that a thread takes at least, so that it reads whole lines of memory one after another.
+const SHORT: usize = 64;
+/// How many vectors run side by side.
 const SIDE_BY_SIDE: usize = 4;
 
 /// Lays out a group in vectors of the shared loop `range`. Whether it could be done.
@@ -118,6 +120,19 @@ fn count(local: &UOp) -> usize {
     }
 }
 
+/// Whether there are several blocks of rows, summed apart.
+fn blocks(nest: &Nest, range: &UOp) -> bool {
+    let users = nest.users(range);
+    let heaviest = users.iter().map(|&k| &nest.statements[k]);
+    let heaviest = heaviest.max_by(|a, b| runs(a).total_cmp(&runs(b)));
+    heaviest.is_some_and(|s| {
+        let inside = s.ranges.iter().skip_while(|r| *r != range).skip(1);
+        inside
+            .take(1)
+            .any(|r| nest.users(r).len() > 1 && extent_of(r).is_some_and(|n| n >= 4))
+    })
+}
+
 /// Reads rows in pieces of many columns and keeps the partial results of these in the cache.
 fn pieces(
     nest: &mut Nest,
@@ -131,10 +146,10 @@ fn pieces(
     let own = own_scratch(nest, range);
     let bytes: usize = own.iter().map(|m| count(m) * m.dtype().size()).sum();
     let most = (machine.l1 * 3 / 4 / bytes.max(1)).max(lanes);
-    // Pieces of equal length, whole vectors, enough of them for the threads.
-    let cut = n
-        .div_ceil(most)
-        .max(if work >= SHARED_WORK { 4 } else { 1 });
+    // Pieces of equal length, whole vectors, enough of them for the threads; but rows that are
+    // short stay whole, and threads take blocks of rows.
+    let threads = work >= SHARED_WORK && (n >= 4 * SHORT || !blocks(nest, range));
+    let cut = n.div_ceil(most).max(if threads { 4 } else { 1 });
     let piece = n.div_ceil(cut).next_multiple_of(lanes);
     let parts = split(nest, range, piece, Tail::Gate)?;
     for local in own_scratch(nest, &parts.inner) {

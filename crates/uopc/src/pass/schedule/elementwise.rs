@@ -2,9 +2,9 @@
 
 use super::affine::stride;
 use super::cost::{SHARED_WORK, bytes, lanes_of, runs, scalar_cost, vector_cost};
-use super::layout::{on_threads, share_out};
+use super::layout::{cut, on_threads, share_out};
 use super::nest::{Nest, extent_of};
-use super::reduce::{fills_vectors, vectorise};
+use super::reduce::{fills_vectors, rows, vectorise};
 use super::rewrite::{Tail, attempt, reorder, split, tried};
 use crate::error::Result;
 use crate::ir::UOp;
@@ -42,7 +42,18 @@ pub fn single(nest: &mut Nest, k: usize, machine: &Machine) -> Result<()> {
         return Ok(());
     };
     if nest.statements[k].combine != Combine::Set {
-        share_out(nest, &(k..k + 1), work)?;
+        let added = match share_out(nest, &(k..k + 1), work)? {
+            true => 0,
+            false => cut(nest, k, work)?,
+        };
+        if added > 0 {
+            for after in (k + 2..=k + added).rev() {
+                single(nest, after, machine)?;
+            }
+            let parts = k..k + 2;
+            share_out(nest, &parts, work)?;
+            return rows(nest, &parts, machine);
+        }
         vectorise(nest, k, &axis, machine)?;
         return Ok(());
     }

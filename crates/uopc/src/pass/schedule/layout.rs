@@ -14,7 +14,9 @@ use super::depend::common;
 use super::elementwise::single;
 use super::nest::{Nest, exec_of, extent_of};
 use super::reduce::{rows, tree_apart};
-use super::rewrite::{Outcome, Refusal, Tail, attempt, merge, set_exec, set_space, split, tried};
+use super::rewrite::{
+    Outcome, Refusal, Tail, attempt, merge, partition, set_exec, set_space, split, tried,
+};
 use crate::error::Result;
 use crate::ir::UOp;
 use crate::ir::op::{Exec, Op, Space};
@@ -143,8 +145,17 @@ fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<
     {
         return Ok(());
     }
-    share_out(nest, group, apart)?;
-    rows(nest, group, machine)
+    let mut group = group.clone();
+    if !share_out(nest, &group, apart)? {
+        let heavy = |k: &usize| runs(&nest.statements[*k]);
+        let heaviest = group.clone().max_by(|a, b| heavy(a).total_cmp(&heavy(b)));
+        let added = heaviest.map_or(Ok(0), |k| cut(nest, k, apart))?;
+        if added > 0 {
+            group.end += added;
+            share_out(nest, &group, apart)?;
+        }
+    }
+    rows(nest, &group, machine)
 }
 
 /// Cycles of one run of a statement in the best of its own loops, or as a scalar.
@@ -183,6 +194,35 @@ pub(super) fn share_out(nest: &mut Nest, group: &Range<usize>, work: f64) -> Res
         }
     }
     Ok(false)
+}
+
+/// Cuts a long reduction in any order into parts for threads. How many statements were added: the
+/// first one belongs to the parts, the others come after them.
+pub(super) fn cut(nest: &mut Nest, k: usize, work: f64) -> Result<usize> {
+    let s = &nest.statements[k];
+    let scope = nest.scope(&s.memory).len();
+    let Some(range) = s.ranges.get(scope).cloned() else {
+        return Ok(0);
+    };
+    let around: f64 = s.ranges[..scope]
+        .iter()
+        .map(|r| extent_of(r).unwrap_or(1) as f64)
+        .product();
+    let Some(n) = extent_of(&range).filter(|_| work / around >= SHARED_WORK) else {
+        return Ok(0);
+    };
+    let each = work / around / n as f64;
+    let least = (4.0 * PIECE_WORK / each) as usize;
+    let piece = least
+        .max(n.div_ceil(MOST_PIECES))
+        .next_power_of_two()
+        .min(n);
+    let done = attempt(nest, |nest| {
+        let parts = split(nest, &range, piece, Tail::Peel)?;
+        partition(nest, k, &parts.outer)?;
+        Ok(2 + parts.rest.len())
+    });
+    Ok(tried(done)?.unwrap_or(0))
 }
 
 fn outside(nest: &Nest, range: &UOp) -> Vec<UOp> {

@@ -66,6 +66,14 @@ impl Statement {
         roots
     }
 
+    /// Puts other expressions in the place of [`roots`](Self::roots), in that order.
+    pub fn set_roots(&mut self, roots: &[UOp]) {
+        let values = self.values.len();
+        self.index = roots[0].clone();
+        self.values = roots[1..=values].iter().cloned().collect();
+        self.gate = roots.get(1 + values).cloned();
+    }
+
     /// The loads below its values, index and gate, each once.
     pub fn loads(&self) -> Vec<UOp> {
         let mut nodes = toposort(&self.roots());

@@ -17,6 +17,7 @@
 //! | [`expand`] | a scratch memory has a copy for each iteration of loops |
 //! | [`set_space`] | where a scratch memory lives |
 //! | [`privatise`] | a reduction in any order keeps a partial result for each iteration |
+//! | [`partition`] | a reduction in any order has a result for each iteration of its outer loop |
 //! | [`restart`] | later statements work on a copy of a scratch memory |
 //! | [`inward`] | a loop that statements share becomes the innermost one of each |
 
@@ -25,7 +26,7 @@ mod merge;
 mod order;
 mod split;
 
-pub use memory::{Axis, expand, privatise, restart, set_space};
+pub use memory::{Axis, expand, partition, privatise, restart, set_space};
 pub use merge::merge;
 pub use order::{fission, inward, is_parallel, reorder, set_exec, share};
 pub use split::{Split, Tail, split, unit};

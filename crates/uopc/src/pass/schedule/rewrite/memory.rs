@@ -121,10 +121,7 @@ fn move_accesses(
             Op::Load if src[0] == *from => to.load(&at(&src[1])?, src.get(2)),
             _ => u.with_src(src),
         })?;
-        let values = s.values.len();
-        s.index = new[0].clone();
-        s.values = new[1..=values].iter().cloned().collect();
-        s.gate = new.get(1 + values).cloned();
+        s.set_roots(&new);
         if s.memory == *from {
             s.memory = to.clone();
             s.index = at(&s.index)?;
@@ -256,6 +253,58 @@ pub fn privatise(nest: &mut Nest, k: usize, ranges: &[UOp]) -> Outcome<Vec<usize
     let added = joins.len();
     nest.statements.splice(after..after, joins);
     Ok((after..after + added).collect())
+}
+
+/// Lets each iteration of a range that a reduction in any order is taken over have a result of its
+/// own, in memory of all threads; they are combined afterwards, one after the other. The statement
+/// that keeps a result stands after `k`, the one that combines them after that.
+///
+/// # Errors
+/// Where the order matters, the range is not the outermost one of the reduction, or other
+/// statements share its loop.
+pub fn partition(nest: &mut Nest, k: usize, range: &UOp) -> Outcome<()> {
+    let s = nest.statements[k].clone();
+    require(!is_ordered(&s), "the order of the reduction matters")?;
+    let local = matches!(s.memory.op(), Op::Local { .. });
+    require(local, "partial results are kept of scratch memory")?;
+    let reads = s.loads().iter().any(|l| l.src()[0] == s.memory);
+    require(
+        !reads && ranges_of(&s.index).is_empty(),
+        "it is one element",
+    )?;
+    require(
+        nest.users(range) == [k],
+        "no other statement shares the loop",
+    )?;
+    let scope = nest.scope(&s.memory);
+    let first = s.ranges.get(scope.len()) == Some(range) && s.ranges.starts_with(&scope);
+    require(first, "it is the outermost loop of the reduction")?;
+    let n = extent_of(range).ok_or(Refusal::Illegal("the extent is no constant"))?;
+    let dtype = s.memory.dtype();
+    let index = range.dtype();
+    let zero = UOp::int(0, index);
+    let own = nest.local(Space::Reg, dtype, 1);
+    let all = nest.local(Space::Arena, dtype, n);
+    let again = nest.count(n, index, Exec::Serial)?;
+    let keep = Statement {
+        memory: all.clone(),
+        index: range.clone(),
+        values: SmallVec::from_elem(own.load(&zero, None)?, 1),
+        combine: Combine::Set,
+        gate: None,
+        ranges: s.ranges[..=scope.len()].to_vec(),
+    };
+    let join = Statement {
+        values: SmallVec::from_elem(all.load(&again, None)?, 1),
+        gate: None,
+        ranges: [scope, vec![again]].concat(),
+        ..s
+    };
+    let s = &mut nest.statements[k];
+    s.memory = own;
+    s.index = zero;
+    nest.statements.splice(k + 1..k + 1, [keep, join]);
+    Ok(())
 }
 
 /// Lets the statements from `at` on work on a copy of a scratch memory's first `count` elements.

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::ir::op::{Exec, Space};
 use crate::ir::visit::Graph;
 use crate::ir::{DType, Op, UOp};
+use crate::pass::schedule::affine::simplify;
 use crate::pass::schedule::depend::{accesses, extent_names};
 use crate::pass::schedule::nest::{Nest, exec_of, extent_of, is_range, ranges_of};
 
@@ -123,6 +124,10 @@ pub fn unit(nest: &mut Nest, range: &UOp) -> Outcome<()> {
     let first = UOp::int(0, range.dtype());
     for k in nest.users(range) {
         replace(nest, k, range, &first, &[])?;
+        // Multiples of 0 go, and with them gates that are true now.
+        let s = &mut nest.statements[k];
+        let new = simplify(&s.roots())?;
+        s.set_roots(&new);
     }
     Ok(())
 }
@@ -181,14 +186,13 @@ fn gate(nest: &mut Nest, k: usize, range: &UOp, whole: &UOp, n: usize, stores: b
         }
         _ => u.with_src(src),
     })?;
-    let values = s.values.len();
-    s.index = new[0].clone();
-    s.values = new[1..=values].iter().cloned().collect();
-    s.gate = match new.get(1 + values) {
-        Some(gate) if stores => Some(gate.and(&bound)?),
-        None if stores => Some(bound),
-        old => old.cloned(),
-    };
+    s.set_roots(&new);
+    if stores {
+        s.gate = Some(match &s.gate {
+            Some(gate) => gate.and(&bound)?,
+            None => bound,
+        });
+    }
     Ok(())
 }
 
