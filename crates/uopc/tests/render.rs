@@ -313,14 +313,21 @@ fn units_compute_what_one_would() {
     let bench = Bench::new();
     let chain = program("chain.uir");
     let programs: Vec<&Program> = [&chain].into_iter().chain(&long).collect();
-    let device = CDevice::new(None, &search_path(), ObjectCache::none(), bench.pool.clone()).unwrap();
+    let device = CDevice::new(
+        None,
+        &search_path(),
+        ObjectCache::none(),
+        bench.pool.clone(),
+    )
+    .unwrap();
     let unit = device.compile_programs(&programs).unwrap();
     let expected = render_units(&programs, team::available()).len() as u64;
     assert_eq!(device.counts().compiler_calls, expected);
     let x = Storage::from_slice(&[1.0f32, 2.0, -3.0]).unwrap();
     for k in 1..programs.len() {
         let y = bench.pool.take(12).unwrap();
-        unit.launch(k, &[Place::Shared(&x), Place::whole(&y)], None).unwrap();
+        unit.launch(k, &[Place::Shared(&x), Place::whole(&y)], None)
+            .unwrap();
         // What the last of its instructions stores does not depend on the sums before.
         assert_eq!(y.share().to_vec::<f32>(), [2.0, 3.0, -2.0]);
     }
