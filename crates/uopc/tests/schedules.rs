@@ -42,8 +42,12 @@ enum Kind {
     SplitExact,
     SplitGate,
     SplitPeel,
+    SplitShort,
+    Unit,
     Merge,
     Reorder,
+    Restart,
+    Partition,
     Fission,
     Share,
     Unroll,
@@ -57,10 +61,14 @@ enum Kind {
     InwardSerial,
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [Kind; 20] = [
     Kind::SplitExact,
     Kind::SplitGate,
     Kind::SplitPeel,
+    Kind::SplitShort,
+    Kind::Unit,
+    Kind::Restart,
+    Kind::Partition,
     Kind::Merge,
     Kind::Reorder,
     Kind::Fission,
@@ -105,6 +113,33 @@ fn attempt(nest: &mut Nest, kind: Kind, rng: &mut SmallRng) -> Outcome<()> {
         }
         Kind::SplitGate => rewrite::split(nest, &r, size, Tail::Gate).map(drop),
         Kind::SplitPeel => rewrite::split(nest, &r, size, Tail::Peel).map(drop),
+        Kind::SplitShort => rewrite::split(nest, &r, size, Tail::Short).map(drop),
+        Kind::Unit => rewrite::attempt(nest, |nest| {
+            let n = extent_of(&r).unwrap_or(1).max(1);
+            let outer = rewrite::split(nest, &r, n, Tail::Exact)?.outer;
+            rewrite::unit(nest, &outer)
+        }),
+        Kind::Restart => {
+            let locals = nest.locals();
+            let local = locals
+                .get(rng.random_range(0..locals.len().max(1)))
+                .cloned();
+            let local = local.ok_or(Refusal::Illegal("there is no scratch memory"))?;
+            let n = match *local.op() {
+                Op::Local { n, .. } => n,
+                _ => 1,
+            };
+            rewrite::restart(nest, &local, k, n).map(drop)
+        }
+        Kind::Partition => {
+            let s = &nest.statements[k];
+            let outermost = s.ranges.get(nest.scope(&s.memory).len()).cloned();
+            let r = outermost.ok_or(Refusal::Illegal("there are no loops"))?;
+            rewrite::attempt(nest, |nest| {
+                let parts = rewrite::split(nest, &r, size, Tail::Peel)?.outer;
+                rewrite::partition(nest, k, &parts)
+            })
+        }
         Kind::Merge => {
             let list = &nest.statements[k].ranges;
             let at = list.iter().position(|x| *x == r);
@@ -345,5 +380,6 @@ fn layouts_for_all_machines_keep_every_bit() {
         });
         checked.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
     }
-    let _ = (kinds, Op::Sink);
+    // What is laid out in vectors and threads depends on sizes; these graphs are small.
+    assert!(kinds.get("vector").is_some_and(|n| *n > 1000), "{kinds:?}");
 }

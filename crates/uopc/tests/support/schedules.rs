@@ -59,6 +59,7 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
                 "exact" => Tail::Exact,
                 "gate" => Tail::Gate,
                 "peel" => Tail::Peel,
+                "short" => Tail::Short,
                 other => return Err(format!("no tail is {other}")),
             };
             rewrite::split(nest, &range(nest, r)?, number(size)?, tail).map(drop)
@@ -69,6 +70,15 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
             rewrite::reorder(nest, number(k)?, &order)
         }
         ["fission", r, k] => rewrite::fission(nest, &range(nest, r)?, number(k)?).map(drop),
+        ["unit", r] => rewrite::unit(nest, &range(nest, r)?),
+        ["restart", l, k, n] => {
+            let local = local(nest, l)?;
+            rewrite::restart(nest, &local, number(k)?, number(n)?).map(drop)
+        }
+        ["partition", k, r] => {
+            let range = range(nest, r)?;
+            rewrite::partition(nest, number(k)?, &range)
+        }
         ["share", k] => rewrite::share(nest, number(k)?),
         ["exec", r, kind] => rewrite::set_exec(nest, &range(nest, r)?, exec(kind)?).map(drop),
         ["expand", l, a, ref ids @ ..] => {

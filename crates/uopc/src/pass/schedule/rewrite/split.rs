@@ -126,8 +126,12 @@ pub fn unit(nest: &mut Nest, range: &UOp) -> Outcome<()> {
         replace(nest, k, range, &first, &[])?;
         // Multiples of 0 go, and with them gates that are true now.
         let s = &mut nest.statements[k];
-        let new = simplify(&s.roots())?;
-        s.set_roots(&new);
+        let mut all = s.roots();
+        let own = all.len();
+        all.extend(s.ranges.iter().cloned());
+        let new = simplify(&all)?;
+        s.set_roots(&new[..own]);
+        s.ranges = new[own..].to_vec();
     }
     Ok(())
 }
