@@ -77,7 +77,10 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         Layout::new(&operands[1], widths[1], depth, true),
     ];
     let tiles = [0, 1].map(|o| operands[o].size.div_ceil(widths[o]));
-    let direct = [0, 1].map(|o| operands[o].is_direct(widths[o], o == 1, dtype.size()));
+    let direct = [0, 1].map(|o| {
+        let uses = operands[1 - o].size.div_ceil(widths[1 - o]);
+        operands[o].is_direct(widths[o], o == 1, uses, dtype.size(), machine)
+    });
     let extents: Vec<usize> = c
         .batch
         .iter()
@@ -310,10 +313,15 @@ impl Builder<'_> {
 
     /// Ranges over a tile, and a position in it.
     fn over_tile(&mut self, rows: Exec) -> Result<([UOp; 3], UOp, UOp)> {
+        self.over_tile_by(self.lanes, rows)
+    }
+
+    /// The same with other vectors.
+    fn over_tile_by(&mut self, lanes: usize, rows: Exec) -> Result<([UOp; 3], UOp, UOp)> {
         let m = self.nest.count(self.tile.rows, self.index, rows)?;
-        let u = self.nest.count(self.tile.vectors, self.index, rows)?;
-        let v = self.nest.count(self.lanes, self.index, Exec::Vector)?;
-        let n = linear(&u, self.lanes, &v)?;
+        let u = self.nest.count(self.width(1) / lanes, self.index, rows)?;
+        let v = self.nest.count(lanes, self.index, Exec::Vector)?;
+        let n = linear(&u, lanes, &v)?;
         let at = linear(&m, self.width(1), &n)?;
         Ok(([m, u, v], n, at))
     }
@@ -410,6 +418,25 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// How many neighbours of a row of a tile lie side by side in what is stored; whole vectors
+    /// where none do.
+    fn stored_lanes(&mut self, tile: &UOp) -> Result<usize> {
+        let mut lanes = self.lanes;
+        while lanes >= 4 {
+            let ([_, _, v], n, _) = self.over_tile_by(lanes, Exec::Serial)?;
+            let operand = &self.operands[1];
+            let flat = linear(tile, self.width(1), &n)?;
+            let side = digits(&flat, &operand.extents)?;
+            let replace = operand.side.iter().cloned().zip(side).collect();
+            let index = replaced(std::slice::from_ref(&self.c.out.index), &replace)?;
+            if stride(&index[0], &v) == Some(1) {
+                return Ok(lanes);
+            }
+            lanes /= 2;
+        }
+        Ok(self.lanes)
+    }
+
     /// What the launch stores, made from the sums.
     fn epilogue(
         &mut self,
@@ -418,7 +445,8 @@ impl Builder<'_> {
         tile: &[UOp; 2],
         inside: &[UOp],
     ) -> Result<()> {
-        let ([m, u, v], n, at) = self.over_tile(Exec::Serial)?;
+        let lanes = self.stored_lanes(&tile[1])?;
+        let ([m, u, v], n, at) = self.over_tile_by(lanes, Exec::Serial)?;
         let at = match number {
             None => at,
             Some(t) => linear(t, self.area(), &at)?,
