@@ -5,6 +5,7 @@ use uopc::ir::UOp;
 use uopc::ir::form::LoopGraph;
 use uopc::ir::op::{Exec, Op, Space};
 use uopc::machine::Machine;
+use uopc::pass::schedule::narrow::narrow;
 use uopc::pass::schedule::nest::{Nest, is_range};
 use uopc::pass::schedule::rewrite::{self, Axis, Outcome, Refusal, Tail};
 use uopc::pass::schedule::schedule;
@@ -92,6 +93,7 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
             let ids = ranges(nest, ids)?;
             rewrite::privatise(nest, number(k)?, &ids).map(drop)
         }
+        ["narrow"] => narrow(nest).map_err(Refusal::from),
         ["inward", r, kind, a] => {
             rewrite::inward(nest, &range(nest, r)?, exec(kind)?, axis(a)?).map(drop)
         }

@@ -14,5 +14,6 @@ mod nests;
 mod frame;
 mod value;
 mod access;
+mod scratch;
 pub mod unit;
 pub mod toolchain;

@@ -181,10 +181,8 @@ fn declare_places(steps: &[Step], from: usize, end: usize) -> impl Iterator<Item
 }
 
 fn in_variables(memory: &UOp, layouts: &FxHashMap<UOp, Layout>) -> bool {
-    match *memory.op() {
-        Op::Local { n: 1, .. } => true,
-        _ => matches!(layouts.get(memory), Some(Layout::Variables(_))),
-    }
+    let single = matches!(memory.op(), Op::Local { n: 1, .. });
+    single || matches!(layouts.get(memory), Some(Layout::Variables(_)))
 }
 
 /// The statements of a block: names with the store or block that they are for.

@@ -142,7 +142,7 @@ impl Nests {
         for (k, name) in self.names().enumerate().filter(|(k, _)| some.contains(k)) {
             let text = &self.texts[k];
             // A call per tile is nothing; copies in every kernel would cost the time to compile them.
-            write!(all, "static __attribute__((noinline)) void {name}{text}\n")
+            writeln!(all, "static __attribute__((noinline)) void {name}{text}")
                 .expect("a string takes all text");
         }
         all
@@ -487,12 +487,16 @@ fn streamed(program: &Program) -> FxHashSet<UOp> {
         }
     }
     for u in &nodes {
-        let reads = match u.op() {
-            Op::Load => true,
-            Op::Store { combine, .. } => *combine != Combine::Set,
-            _ => false,
+        let sets = Op::Store {
+            combine: Combine::Set,
+            gated: false,
         };
-        if reads {
+        let gated = Op::Store {
+            combine: Combine::Set,
+            gated: true,
+        };
+        let accesses = matches!(u.op(), Op::Load | Op::Store { .. });
+        if accesses && *u.op() != sets && *u.op() != gated {
             streamed.remove(&u.src()[0]);
         }
     }

@@ -177,10 +177,10 @@ pub(super) fn write_out(steps: Vec<Step>, ranges: &FxHashSet<UOp>, names: &mut u
 
 /// The value of a constant integer.
 pub(super) fn constant(u: &UOp) -> Option<i128> {
-    match u.op() {
-        Op::Const(value) => Some(value.as_i128()),
-        _ => None,
+    if let Op::Const(value) = u.op() {
+        return Some(value.as_i128());
     }
+    None
 }
 
 /// The steps of the block that has just been opened, without its end. `pending` is in reverse.
@@ -281,22 +281,25 @@ pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, mut names: Option<&mut 
 
 /// Scratch memory under another number.
 fn renumbered(memory: &UOp, number: &mut impl FnMut(u32) -> u32) -> UOp {
-    match *memory.op() {
-        Op::Local {
-            id,
-            space,
-            dtype,
-            n,
-        } => UOp::local(number(id), space, dtype, n),
-        _ => memory.clone(),
-    }
+    let Op::Local {
+        id,
+        space,
+        dtype,
+        n,
+    } = *memory.op()
+    else {
+        return memory.clone();
+    };
+    UOp::local(number(id), space, dtype, n)
 }
 
 /// The highest number of a LET or of scratch memory.
 pub(super) fn highest_name(steps: &[Step]) -> u32 {
-    let number = |u: &UOp| match u.op() {
-        Op::Let { id } | Op::Local { id, .. } => *id,
-        _ => 0,
+    let number = |u: &UOp| {
+        if let Op::Let { id } | Op::Local { id, .. } = u.op() {
+            return *id;
+        }
+        0
     };
     let numbers = steps.iter().map(|step| match step {
         Step::Let(u) | Step::Declare(u, _) => number(u),

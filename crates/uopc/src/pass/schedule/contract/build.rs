@@ -453,29 +453,10 @@ impl Builder<'_> {
         roots.extend(own.clone());
         let new = replaced(&roots, &replace)?;
         let gate = own.map(|_| new[2].clone());
-        let mut ranges = inside.to_vec();
-        let (mut index, mut values, mut gate) = (new[0].clone(), new[1].clone(), gate);
-        if matches!(stride(&index, &v), Some(1)) {
-            ranges.extend([m, u, v]);
-        } else {
-            // Neighbours in memory are rows here: the loop over rows is the innermost.
-            let turned = [m, u, v].map(|r| (r.clone(), extent(&r)));
-            let mut fresh = FxHashMap::default();
-            let mut order = Vec::new();
-            for (r, n) in turned {
-                let plain = self.nest.count(n, self.index, Exec::Serial)?;
-                fresh.insert(r, plain.clone());
-                order.push(plain);
-            }
-            let mut roots = vec![index, values];
-            roots.extend(gate.clone());
-            let new = replaced(&roots, &fresh)?;
-            (index, values) = (new[0].clone(), new[1].clone());
-            gate = gate.map(|_| new[2].clone());
-            ranges.extend([order[1].clone(), order[2].clone(), order[0].clone()]);
-        }
+        let ranges = [inside, &[m, u, v]].concat();
         let memory = self.c.out.memory.clone();
-        self.push(&memory, index, &[values], Combine::Set, gate, ranges);
+        let (index, value) = (new[0].clone(), new[1].clone());
+        self.push(&memory, index, &[value], Combine::Set, gate, ranges);
         Ok(())
     }
 
