@@ -11,16 +11,17 @@ mod random_graph;
 use std::collections::BTreeMap;
 
 use case::Case;
-use engines::{Slots, interpret};
+use engines::{Slots, c_device, interpret, run_compiled};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use random_graph::generate;
 use uopc::debug::{Schedule, Settings};
 use uopc::interp::{Array, Checks};
-use uopc::ir::form::{LoopGraph, Role};
+use uopc::ir::form::{LoopGraph, Program, Role};
 use uopc::ir::op::{Exec, Op, Space};
 use uopc::ir::{UOp, verify};
 use uopc::machine::Machine;
+use uopc::pass::linearize::linearize;
 use uopc::pass::pipeline::{Lowered, lower};
 use uopc::pass::schedule::nest::{Nest, exec_of, extent_of};
 use uopc::pass::schedule::rewrite::{self, Axis, Outcome, Refusal, Tail};
@@ -315,6 +316,54 @@ fn each_rewrite_keeps_every_bit() {
             times > 40,
             "{kind:?} was legal only {times} times: {made:?}"
         );
+    }
+}
+
+/// What was rewritten, and what it reads and writes.
+struct Rewritten {
+    seed: u64,
+    loops: LoopGraph,
+    given: Slots,
+    wrote: Slots,
+}
+
+/// A graph in two is compiled, many together.
+#[test]
+fn rewritten_loops_compile_to_the_same_bits() {
+    let device = c_device();
+    let seeds: Vec<u64> = (0..cases() / 2).collect();
+    for seeds in seeds.chunks(50) {
+        let mut all: Vec<Rewritten> = Vec::new();
+        for &seed in seeds {
+            let case = generate(2 * seed + 1);
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let checked = each_launch(&case, &plain(&case), &mut |loops, given, wrote| {
+                let mut made = BTreeMap::new();
+                let new = rewrite_at_random(loops, &KINDS, 25, &mut rng, &mut made)?;
+                all.push(Rewritten {
+                    seed,
+                    loops: simplify_loops(&new, &Settings::default()).map_err(|e| e.to_string())?,
+                    given: given.clone(),
+                    wrote: wrote.clone(),
+                });
+                Ok(())
+            });
+            checked.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+        }
+        let linear = |r: &Rewritten| linearize(&r.loops).unwrap_or_else(|e| panic!("{e}"));
+        let programs: Vec<Program> = all.iter().map(linear).collect();
+        let code = device
+            .compile_programs(&programs.iter().collect::<Vec<_>>())
+            .unwrap_or_else(|e| panic!("{e}"));
+        for (k, r) in all.iter().enumerate() {
+            let found = run_compiled(&*code, k, &r.loops, &r.given);
+            for (slot, value) in &r.wrote {
+                if let Some(difference) = value.difference(&found[slot]) {
+                    let (seed, text) = (r.seed, r.loops.to_uir());
+                    panic!("seed {seed}, slot {slot}, expected first: {difference}\n{text}");
+                }
+            }
+        }
     }
 }
 
