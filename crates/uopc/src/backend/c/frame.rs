@@ -122,7 +122,10 @@ impl Frame {
     /// The lines of a function that a thread runs: tiles need a state of the thread's.
     pub(super) fn body(&self) -> String {
         match self.tiles {
-            true => format!("  bf16_tiles_begin();\n{}  bf16_tiles_end();\n", self.text()),
+            true => format!(
+                "  bf16_tiles_begin();\n{}  bf16_tiles_end();\n",
+                self.text()
+            ),
             false => self.text(),
         }
     }

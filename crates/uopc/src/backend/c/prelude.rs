@@ -174,7 +174,9 @@ impl Helper {
             SinNear(_) => "Sine of x + k quarter turns: x minus multiples of pi/2.",
             SinFar(_) => "The same for large x: x times 2/pi, modulo 4, in integers.",
             Sin(_) => "Sine of x + k quarter turns.",
-            Tile => "32 by 32 sums of products of bf16, by the processor's tiles where it has some.",
+            Tile => {
+                "32 by 32 sums of products of bf16, by the processor's tiles where it has some."
+            }
             Vector(v) => v.comment(),
         }
     }

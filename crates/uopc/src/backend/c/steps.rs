@@ -319,7 +319,9 @@ pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
     for step in steps {
         let own = match &step {
             Step::Let(u) => Some(u.src()[0].clone()),
-            Step::Declare(..) | Step::Store(_) | Step::Tile(_) | Step::Open(_) | Step::Close => None,
+            Step::Declare(..) | Step::Store(_) | Step::Tile(_) | Step::Open(_) | Step::Close => {
+                None
+            }
         };
         let mut inner = loads(&step);
         inner.retain(|u| Some(u) != own.as_ref());
