@@ -46,12 +46,19 @@ pub struct Direct {
 }
 
 impl Operand {
-    /// Looks at a factor; `lanes` is how many elements a vector holds.
+    /// Looks at a factor, of which `value` is what is read; `lanes` is how many elements a vector
+    /// holds.
     ///
     /// # Errors
     /// Never for a verified graph.
-    pub fn new(c: &Contraction, factor: usize, lanes: usize, nest: &mut Nest) -> Result<Operand> {
-        let (value, side, k) = (&c.factors[factor], &c.sides[factor], &c.k);
+    pub fn new(
+        c: &Contraction,
+        factor: usize,
+        value: &UOp,
+        lanes: usize,
+        nest: &mut Nest,
+    ) -> Result<Operand> {
+        let (side, k) = (&c.sides[factor], &c.k);
         let extents: Vec<usize> = side.iter().filter_map(extent_of).collect();
         let mut operand = Operand {
             value: value.clone(),
