@@ -1,6 +1,6 @@
 """Writes inputs as raw files, for `uopc bench --inputs DIR`.
 
-    python dump.py DIR [--common FOLDER] [WORKLOAD ...]
+    python dump.py DIR [WORKLOAD ...] [--common FOLDER]
 
 A folder for each set of inputs, in it NAME.f32 or NAME.i32, little-endian. FOLDER is that of the
 scripts which define the other workloads' inputs (a `common.py`); without it only the workloads of

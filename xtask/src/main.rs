@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 mod ci;
+mod compare;
 mod docs;
 mod facts;
 mod perf;
@@ -22,7 +23,8 @@ usage: cargo xtask <command>
   tidy          what no compiler checks: imports, unsafe, file sizes, golden files, ...
   facts         runs the test of every fact and prints a line for each
   deep          the long versions of the tests, in release mode
-  perf          depths, what a call costs and training times, in release mode
+  perf          depths, what a call costs, training times, and the comparison below
+  perf compare  times of workloads beside those in other frameworks (--help: its options)
   docs          writes docs/reference/ops.md and env.md from their tables (--check: compares)
   bless         rewrites the golden files from what the compiler prints now
 ";
@@ -45,7 +47,15 @@ fn run(args: &[&str]) -> Result<()> {
         ["tidy"] => tidy::tidy(),
         ["facts"] => facts::run(),
         ["deep"] => ci::deep(),
-        ["perf"] => perf::perf(),
+        ["perf"] => {
+            perf::perf()?;
+            compare::compare(&[])
+        }
+        ["perf", "compare", "--help" | "-h"] => {
+            print!("{}", compare::USAGE);
+            Ok(())
+        }
+        ["perf", "compare", options @ ..] => compare::compare(options),
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
         ["bless"] => ci::bless(),

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use engines::{Slots, c_device, interpret, run_compiled};
+use engines::{Slots, c_device_in, interpret, run_compiled};
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -55,18 +55,27 @@ fn names() -> Vec<String> {
     names
 }
 
-/// All nests as C, compiled together.
-static COMPILED: LazyLock<(Vec<String>, Box<dyn Executable>)> = LazyLock::new(|| {
-    let names = names();
-    let nests: Vec<LoopGraph> = names.iter().map(|name| read(name).0).collect();
-    let linear = |nest| linearize(nest).unwrap_or_else(|e| panic!("{e}"));
-    let programs: Vec<Program> = nests.iter().map(linear).collect();
-    let codes: Vec<Code> = (nests.iter().zip(&programs))
-        .map(|(loops, program)| Code { loops, program })
-        .collect();
-    let code = c_device().compile(&codes).unwrap_or_else(|e| panic!("{e}"));
-    (names, code)
-});
+/// All nests as C for teams of one, two and three threads, compiled together.
+#[expect(clippy::type_complexity, reason = "named once")]
+static COMPILED: LazyLock<(Vec<String>, Vec<(&'static str, Box<dyn Executable>)>)> =
+    LazyLock::new(|| {
+        let names = names();
+        let nests: Vec<LoopGraph> = names.iter().map(|name| read(name).0).collect();
+        let linear = |nest| linearize(nest).unwrap_or_else(|e| panic!("{e}"));
+        let programs: Vec<Program> = nests.iter().map(linear).collect();
+        let codes: Vec<Code> = (nests.iter().zip(&programs))
+            .map(|(loops, program)| Code { loops, program })
+            .collect();
+        let teams = [("C", 1), ("C, two threads", 2), ("C, three threads", 3)];
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let compiled = teams.map(|(name, threads)| {
+            let code = c_device_in(folder.path())
+                .with_threads(threads)
+                .compile(&codes);
+            (name, code.unwrap_or_else(|e| panic!("{e}")))
+        });
+        (names, compiled.into())
+    });
 
 /// Every engine there is, by name, with what the nest wrote.
 fn run_everywhere(loops: &LoopGraph, given: &Slots) -> Vec<(&'static str, Slots)> {
@@ -78,14 +87,17 @@ fn run_everywhere(loops: &LoopGraph, given: &Slots) -> Vec<(&'static str, Slots)
         .iter()
         .position(|name| **name == **loops.name())
         .expect("a file of the folder");
-    vec![
+    let mut all = vec![
         ("loop interpreter, all checks", interpreted(Checks::All)),
         (
             "loop interpreter, bounds checks",
             interpreted(Checks::Bounds),
         ),
-        ("C", run_compiled(&**code, k, loops, given)),
-    ]
+    ];
+    for (name, code) in code {
+        all.push((name, run_compiled(&**code, k, loops, given)));
+    }
+    all
 }
 
 /// Random contents for every parameter that is read at entry.

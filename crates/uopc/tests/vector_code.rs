@@ -10,7 +10,7 @@ mod random_graph;
 
 use std::collections::BTreeMap;
 
-use engines::{Slots, c_device, interpret, run_compiled};
+use engines::{Slots, c_device_in, interpret, run_compiled};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use random_graph::generate;
@@ -27,17 +27,17 @@ use uopc::pass::schedule::rewrite::{self, Axis, Outcome, Refusal, Tail};
 use uopc::pass::simplify::simplify_loops;
 use uopc::runtime::{Code, Device};
 
-/// How many graphs are compared: 150, and 2,000 where UOPC_DEEP is set.
+/// How many graphs are compared: 40, and 2,000 where UOPC_DEEP is set.
 fn cases() -> u64 {
     if std::env::var_os("UOPC_DEEP").is_some() {
         2000
     } else {
-        150
+        40
     }
 }
 
 /// Kernels that are compiled as one unit.
-const TOGETHER: usize = 60;
+const TOGETHER: usize = 40;
 
 /// A launch with new loops, what it reads, and what the plain loops make of that.
 struct Launch {
@@ -174,7 +174,9 @@ fn kinds_of_loops_change_no_bit() {
         "fma_f32x",
         "acc0_1",
     ];
-    let devices: Vec<_> = (1..4).map(|n| c_device().with_threads(n)).collect();
+    let folder = tempfile::TempDir::new().expect("a folder");
+    let device = |threads| c_device_in(folder.path()).with_threads(threads);
+    let devices: Vec<_> = (1..4).map(device).collect();
     for batch in all.chunks(TOGETHER) {
         let programs: Vec<&Program> = batch.iter().map(|l| &l.program).collect();
         let text = render_unit(&programs).text;

@@ -15,12 +15,12 @@ pub fn conv2d(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
     let (b, c) = (x.shape()[0], x.shape()[1]);
     let (o, kh, kw) = (weight.shape()[0], weight.shape()[2], weight.shape()[3]);
     let view = windows(&windows(x, 2, kh)?, 4, kw)?;
-    // (B, C, KH, OH, KW, OW) to (B, 1, OH, OW, C, KH, KW).
+    // (B, C, KH, OH, KW, OW) to (B, 1, C, KH, KW, OH, OW).
     let (oh, ow) = (view.shape()[3], view.shape()[5]);
-    let view = view.permute([0, 3, 5, 1, 2, 4])?;
-    let view = view.reshape([b, 1, oh, ow, c, kh, kw])?;
-    let weight = weight.reshape([1, o, 1, 1, c, kh, kw])?;
-    view.mul(&weight)?.sum([4, 5, 6])
+    let view = view.permute([0, 1, 2, 4, 3, 5])?;
+    let view = view.reshape([b, 1, c, kh, kw, oh, ow])?;
+    let weight = weight.reshape([1, o, c, kh, kw, 1, 1])?;
+    view.mul(&weight)?.sum([2, 3, 4])
 }
 
 /// An axis of extent n as two, (k, n - k + 1), whose element (i, j) is element i + j.

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use uopc::Tensor;
 use uopc::nn::{AdamW, Optimizer};
 
-use super::inputs::{Fill, Inputs, Spec};
+use super::inputs::{Fill, Inputs, Source, Spec};
 use super::single::gradients;
 use super::{Case, layers};
 use crate::failure::Result;
@@ -247,6 +247,26 @@ impl Gpt {
         }
         let logits = norm(&h, "lnf")?.matmul(&table.transpose()?)?;
         logits.cross_entropy(y)
+    }
+
+    /// The loss, the gradients and plain descent along them as graphs, for a look at what the
+    /// compiler makes of them. Nothing is computed.
+    ///
+    /// # Errors
+    /// When memory runs out.
+    pub fn graphs(&self) -> Result<Vec<Tensor>> {
+        let inputs = Source::default().load(self.set, self.reads())?;
+        let model = Model(inputs.parameters(&["x", "y"])?);
+        let loss = self.loss(&model, &inputs.tensor("x")?, &inputs.tensor("y")?)?;
+        let parameters = model.tensors();
+        loss.backward(&parameters)?;
+        let mut graphs = vec![loss];
+        for parameter in &parameters {
+            let gradient = parameter.grad().expect("backward left one");
+            graphs.push(parameter.sub(&gradient.mul(1e-3)?)?);
+            graphs.push(gradient);
+        }
+        Ok(graphs)
     }
 
     pub(super) fn begin_step(&self, inputs: &Inputs) -> Result<Case> {

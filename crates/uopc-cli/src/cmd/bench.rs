@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use uopc::Tensor;
 use uopc::compile::Engine;
-use uopc::debug::Settings;
+use uopc::debug::{MAX_THREADS, Settings};
 use uopc::tensor::with_engine;
 
 use super::whole;
@@ -22,6 +22,7 @@ use crate::bench::{Case, Step, WORKLOADS, Workload, find};
 use crate::failure::{Failure, Result};
 use crate::stages::checked_settings;
 use crate::table::Table;
+use crate::train::machine::cores;
 
 const HELP: &str = "\
 Without names all workloads run, one after another. After three steps to warm up, samples of at least
@@ -50,7 +51,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Threads that run kernels [default: one for each processor]
-    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = at_least_one)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = number_of_threads)]
     threads: Option<usize>,
     /// Seconds of samples for each workload
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, allow_hyphen_values = true, value_parser = positive)]
@@ -72,10 +73,10 @@ pub struct Args {
     first: bool,
 }
 
-fn at_least_one(text: &str) -> std::result::Result<usize, String> {
+fn number_of_threads(text: &str) -> std::result::Result<usize, String> {
     match whole(text) {
-        Ok(n) if n >= 1 => Ok(n),
-        _ => Err("use a whole number of at least 1".to_string()),
+        Ok(n) if (1..=MAX_THREADS).contains(&n) => Ok(n),
+        _ => Err(format!("use a whole number from 1 to {MAX_THREADS}")),
     }
 }
 
@@ -176,9 +177,9 @@ fn settings(args: &Args) -> Result<Settings> {
     Ok(settings)
 }
 
+/// How many threads run kernels.
 fn threads(settings: &Settings) -> usize {
-    let all = || std::thread::available_parallelism().map_or(1, usize::from);
-    settings.threads.unwrap_or_else(all)
+    settings.threads.unwrap_or_else(cores)
 }
 
 /// Makes the workload's inputs, then everything else, and takes the first step. The clock starts

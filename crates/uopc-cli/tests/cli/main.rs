@@ -1,5 +1,6 @@
 //! The program `uopc`, from outside: its commands and its training runs.
 
+mod bench;
 mod commands;
 mod failures;
 mod folders;

@@ -1,5 +1,7 @@
 //! A random graph with its inputs, and a way to make one that fails small enough to read.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
 use uopc::Result;
 use uopc::interp::{Array, graph};
 use uopc::ir::op::{BufferId, Op};

@@ -1,6 +1,9 @@
 //! The engines that tests compare: the loop interpreter and compiled C, on plain arrays.
 
+#![allow(dead_code, reason = "each test binary uses a part")]
+
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use uopc::debug;
 use uopc::interp::{Array, Checks, LoopArg, LoopData, LoopKernel};
@@ -17,6 +20,14 @@ pub type Slots = BTreeMap<u32, Array>;
 pub fn c_device() -> CDevice {
     let pool = Pool::new(1 << 28);
     CDevice::new(None, &debug::search_path(), ObjectCache::none(), pool)
+        .unwrap_or_else(|e| panic!("the tests need a C compiler: {e}"))
+}
+
+/// The same with a cache folder, so that devices with other teams find what one has compiled.
+pub fn c_device_in(folder: &Path) -> CDevice {
+    let pool = Pool::new(1 << 28);
+    let cache = ObjectCache::open(folder, 1 << 28);
+    CDevice::new(None, &debug::search_path(), cache, pool)
         .unwrap_or_else(|e| panic!("the tests need a C compiler: {e}"))
 }
 

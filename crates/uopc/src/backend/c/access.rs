@@ -1,4 +1,4 @@
-//! Memory in C: where scratch begins, how elements are read, and how they are written.
+//! Memory in C: how elements are read and written, and what is read gets a name.
 //!
 //! An access of a vector loop is one of neighbouring elements if its index grows by one from lane to
 //! lane, else one of elements at equal distances or at any places. Lanes whose condition is false
@@ -9,17 +9,14 @@ use rustc_hash::FxHashSet;
 use super::fold::Folder;
 use super::frame::Kind;
 use super::registers::{Layout, Run, run};
-use super::render::{Renderer, STACK_LIMIT, Scratch};
+use super::render::{Renderer, STACK_LIMIT};
 use super::scalar::{bare, c_type, literal};
 use super::share::conjuncts;
 use super::vector::helper::{Kind as VectorKind, VectorHelper};
 use super::vector::{self, Index, vector_type};
 use crate::ir::affine::{Linear, coefficient, is_exact};
-use crate::ir::op::{Combine, Op, ReduceOp, Space};
+use crate::ir::op::{Combine, Op, Space};
 use crate::ir::{DType, Scalar, UOp};
-
-/// An array of up to this many vectors is set to its start by that many stores.
-const STORES: usize = 32;
 
 /// Elements of memory.
 enum Place {
@@ -41,119 +38,6 @@ enum Place {
 }
 
 impl Renderer<'_> {
-    // ---- scratch ----
-
-    /// Scratch begins, at the identity of its combining stores.
-    pub(super) fn declare(&mut self, memory: &UOp, combine: Option<Combine>) {
-        let Op::Local {
-            space, dtype, n, ..
-        } = *memory.op()
-        else {
-            unreachable!("a verified program declares locals, not {memory:?}");
-        };
-        let number = self.next_local();
-        self.frame().introduced.insert(memory.clone());
-        let start = combine.and_then(|combine| identity(combine, dtype));
-        let start = start.map(literal);
-        let provided = space == Space::Arena || n.saturating_mul(dtype.size()) > STACK_LIMIT;
-        let layout = match self.layouts.get(memory) {
-            Some(layout) => *layout,
-            None if n == 1 => Layout::Variables(1),
-            None => Layout::Array(1),
-        };
-        if let (Layout::Variables(lanes), false) = (layout, provided) {
-            let name = format!("acc{number}");
-            self.frame().name(memory, name.clone());
-            self.declare_variables(&name, dtype, n, lanes, start);
-            return;
-        }
-        let name = if provided {
-            let name = format!("scratch{number}");
-            self.provide(&name, memory);
-            name
-        } else {
-            let name = format!("acc{number}");
-            let aligned = match self.wide && n * dtype.size() >= 64 {
-                true => " __attribute__((aligned(64)))",
-                false => "",
-            };
-            self.line(&format!("{} {name}[{n}]{aligned};", c_type(dtype)));
-            name
-        };
-        self.frame().name(memory, name.clone());
-        let Some(value) = start else {
-            return;
-        };
-        match layout {
-            Layout::Array(lanes) if lanes > 1 && n % lanes == 0 => {
-                self.start_vectors(&name, dtype, n, lanes, &value);
-            }
-            Layout::Array(_) | Layout::Variables(_) => {
-                let counter = if n > i32::MAX as usize { "long" } else { "int" };
-                self.line(&format!(
-                    "for ({counter} i = 0; i < {n}; i++) {name}[i] = {value};"
-                ));
-            }
-        }
-    }
-
-    /// One variable for each run of elements.
-    fn declare_variables(
-        &mut self,
-        name: &str,
-        dtype: DType,
-        n: usize,
-        lanes: usize,
-        start: Option<String>,
-    ) {
-        let start = match (start, lanes) {
-            (Some(value), 1) => format!(" = {value}"),
-            (Some(value), _) => {
-                let value = self.take(vector::splat(dtype, lanes, &value));
-                format!(" = {value}")
-            }
-            (None, _) => String::new(),
-        };
-        let c_type = self.type_of(dtype, lanes);
-        for first in (0..n).step_by(lanes) {
-            let variable = variable(name, n, lanes, first);
-            self.line(&format!("{c_type} {variable}{start};"));
-        }
-    }
-
-    /// Sets an array by whole vectors, which compilers then keep in registers.
-    fn start_vectors(&mut self, name: &str, dtype: DType, n: usize, lanes: usize, value: &str) {
-        let value = self.take(vector::splat(dtype, lanes, value));
-        if n / lanes > STORES {
-            let address = format!("{name}+i");
-            let store = self.take(vector::store(dtype, lanes, &address, &value));
-            self.line(&format!("for (long i = 0; i < {n}; i += {lanes}) {store};"));
-            return;
-        }
-        for first in (0..n).step_by(lanes) {
-            let address = address(name, &first.to_string());
-            let store = self.take(vector::store(dtype, lanes, &address, &value));
-            self.line(&format!("{store};"));
-        }
-    }
-
-    /// Scratch that the caller provides; in a thread loop each worker has its own.
-    fn provide(&mut self, name: &str, memory: &UOp) {
-        let per_worker = matches!(self.frame().kind, Kind::Part { .. });
-        let Op::Local { dtype, n, .. } = *memory.op() else {
-            unreachable!("only locals are scratch");
-        };
-        self.scratch.push(Scratch {
-            name: name.into(),
-            dtype,
-            n,
-            per_worker,
-        });
-        if per_worker {
-            self.give_scratch(name, dtype);
-        }
-    }
-
     // ---- names ----
 
     pub(super) fn named_value(&mut self, u: &UOp) {
@@ -170,18 +54,23 @@ impl Renderer<'_> {
     pub(super) fn write_name(&mut self, u: &UOp) {
         let value = &u.src()[0];
         let lanes = self.lanes.of(u);
-        let (kind, text) = match value.op() {
-            Op::Load if lanes > 1 => ("val", self.loaded_lanes(value, lanes)),
-            Op::Load => ("val", self.loaded(value)),
-            _ => ("alu", self.expression(value).to_string()),
+        let is_load = matches!(value.op(), Op::Load);
+        let text = match (is_load, lanes) {
+            (true, 1) => self.loaded(value),
+            (true, _) => self.loaded_lanes(value, lanes),
+            (false, _) => self.expression(value).to_string(),
         };
-        let id = match (&self.frame().kind, u.op()) {
-            (Kind::Nest, _) => {
-                self.frame().names += 1;
-                self.frame().names
+        let kind = if is_load { "val" } else { "alu" };
+        let Op::Let { id } = u.op() else {
+            unreachable!("names are LETs");
+        };
+        let frame = self.frame();
+        let id = match frame.kind {
+            Kind::Nest => {
+                frame.names += 1;
+                frame.names
             }
-            (_, Op::Let { id }) => *id as usize,
-            _ => unreachable!("names are LETs"),
+            Kind::Kernel | Kind::Part { .. } => *id as usize,
         };
         let name = format!("{kind}{id}");
         let c_type = self.type_of(u.dtype(), lanes);
@@ -193,7 +82,7 @@ impl Renderer<'_> {
         frame.name(u, name);
     }
 
-    fn type_of(&mut self, dtype: DType, lanes: usize) -> String {
+    pub(super) fn type_of(&mut self, dtype: DType, lanes: usize) -> String {
         if lanes == 1 {
             return c_type(dtype).into();
         }
@@ -442,9 +331,8 @@ impl Renderer<'_> {
 
     /// Whether so many elements from an index on are in the memory for sure.
     fn is_inside(&mut self, memory: &UOp, index: &UOp, lanes: usize) -> bool {
-        let n = match *memory.op() {
-            Op::Local { n, .. } | Op::Param { n, .. } => n,
-            _ => return false,
+        let (Op::Local { n, .. } | Op::Param { n, .. }) = *memory.op() else {
+            return false;
         };
         let index = self.bounds.of(index);
         index.lo >= 0 && index.hi + (lanes as i128) <= n as i128
@@ -634,7 +522,7 @@ fn at_first(index: &UOp, range: &UOp) -> UOp {
 }
 
 /// `data0+ridx0*16`.
-fn address(pointer: &str, offset: &str) -> String {
+pub(super) fn address(pointer: &str, offset: &str) -> String {
     match (offset, offset.starts_with('-')) {
         ("0", _) => pointer.into(),
         (_, true) => format!("{pointer}{offset}"),
@@ -643,20 +531,9 @@ fn address(pointer: &str, offset: &str) -> String {
 }
 
 /// The variable for the run of elements that begins at one: `acc0_2`, or `acc0` for all of them.
-fn variable(name: &str, n: usize, lanes: usize, first: usize) -> String {
+pub(super) fn variable(name: &str, n: usize, lanes: usize, first: usize) -> String {
     match n == lanes {
         true => name.into(),
         false => format!("{name}_{}", first / lanes),
-    }
-}
-
-/// Where a combining store starts. A chain of fused multiply-adds starts at +0.0.
-fn identity(combine: Combine, dtype: DType) -> Option<Scalar> {
-    match combine {
-        Combine::Set => None,
-        Combine::Add => Some(Scalar::identity(ReduceOp::Add, dtype)),
-        Combine::Max => Some(Scalar::identity(ReduceOp::Max, dtype)),
-        Combine::Mul => Some(Scalar::identity(ReduceOp::Mul, dtype)),
-        Combine::MulAcc => Some(Scalar::zero(dtype)),
     }
 }

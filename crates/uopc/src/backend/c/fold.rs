@@ -49,12 +49,11 @@ impl Folder {
             }
             if pending.len() == before {
                 pending.pop();
-                let made = match u.op() {
-                    Op::Range { .. } => u.clone(),
-                    _ => {
-                        let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
-                        rebuild(&u, &src)
-                    }
+                let made = if matches!(u.op(), Op::Range { .. }) {
+                    u.clone()
+                } else {
+                    let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
+                    rebuild(&u, &src)
                 };
                 self.made.insert(u, made);
             }
@@ -68,6 +67,12 @@ fn rebuild(u: &UOp, src: &[UOp]) -> UOp {
     if let Some(simple) = simplified(u, src) {
         return simple;
     }
+    // A name stands for one value; for another one, the value stands for itself.
+    if let (Op::Let { .. }, [value]) = (u.op(), src)
+        && src != u.src()
+    {
+        return value.clone();
+    }
     u.with_src(src)
         .expect("sources of the same types are accepted")
 }
@@ -79,25 +84,27 @@ fn simplified(u: &UOp, src: &[UOp]) -> Option<UOp> {
             return Some(UOp::constant(apply(u.op(), u.dtype(), &values)));
         }
     }
-    match (u.op(), src) {
-        (Op::Add, [a, b]) if u.dtype().int_range().is_some() => sum(u.dtype(), a, b),
-        (Op::Mul, [a, b]) if u.dtype().int_range().is_some() => product(u.dtype(), a, b),
-        (Op::And, [a, b]) if u.dtype() == DType::Bool => product(u.dtype(), a, b),
-        (Op::Or, [a, b]) if u.dtype() == DType::Bool => sum(u.dtype(), a, b),
-        (Op::Where, [c, a, b]) => value(c).map(|c| if c.as_bool() { a } else { b }.clone()),
-        (Op::Load, [memory, index, gate]) => match value(gate)?.as_bool() {
+    let dtype = u.dtype();
+    let is = |op: Op| *u.op() == op;
+    match src {
+        [a, b] if is(Op::Add) && dtype.int_range().is_some() => sum(dtype, a, b),
+        [a, b] if is(Op::Mul) && dtype.int_range().is_some() => product(dtype, a, b),
+        [a, b] if is(Op::And) && dtype == DType::Bool => product(dtype, a, b),
+        [a, b] if is(Op::Or) && dtype == DType::Bool => sum(dtype, a, b),
+        [c, a, b] if is(Op::Where) => value(c).map(|c| if c.as_bool() { a } else { b }.clone()),
+        [memory, index, gate] if is(Op::Load) => match value(gate)?.as_bool() {
             true => Some(memory.load(index, None).expect("a load needs no gate")),
-            false => Some(UOp::constant(Scalar::zero(u.dtype()))),
+            false => Some(UOp::constant(Scalar::zero(dtype))),
         },
         _ => None,
     }
 }
 
 fn value(u: &UOp) -> Option<Scalar> {
-    match u.op() {
-        Op::Const(value) => Some(*value),
-        _ => None,
+    if let Op::Const(value) = u.op() {
+        return Some(*value);
     }
+    None
 }
 
 /// x + 0 => x   (int)

@@ -39,6 +39,8 @@ pub(super) struct Frame {
     pub(super) masks: Vec<Vec<UOp>>,
     /// Whether stores went around the cache.
     pub(super) streams: bool,
+    /// Whether it multiplies tiles.
+    pub(super) tiles: bool,
     /// How many ranges, scratch memories and names a nest has.
     pub(super) ranges: usize,
     pub(super) locals: usize,
@@ -95,6 +97,7 @@ impl Frame {
             blocks: Vec::new(),
             masks: Vec::new(),
             streams: false,
+            tiles: false,
             ranges: 0,
             locals: 0,
             names: 0,
@@ -114,6 +117,17 @@ impl Frame {
     /// The lines together.
     pub(super) fn text(&self) -> String {
         self.lines.concat()
+    }
+
+    /// The lines of a function that a thread runs: tiles need a state of the thread's.
+    pub(super) fn body(&self) -> String {
+        match self.tiles {
+            true => format!(
+                "  bf16_tiles_begin();\n{}  bf16_tiles_end();\n",
+                self.text()
+            ),
+            false => self.text(),
+        }
     }
 
     /// Keeps a place for the line of a name, which is written when the name is first used.
@@ -225,7 +239,7 @@ impl Renderer<'_> {
             .expect("a string takes all text");
         }
         let values: Vec<&str> = frame.given.iter().map(|g| g.value.as_str()).collect();
-        let body = frame.text();
+        let body = frame.body();
         if values.is_empty() {
             write!(
                 self.parts,
@@ -320,7 +334,7 @@ impl Renderer<'_> {
     }
 
     /// The name of a range, name or memory that the function did not introduce.
-    pub(super) fn from_outside(&mut self, u: &UOp) -> String {
+    pub(super) fn outer_name(&mut self, u: &UOp) -> String {
         let is_kernel = matches!(self.frame().kind, Kind::Kernel);
         if let (Op::Param { slot, .. }, true) = (u.op(), is_kernel) {
             return format!("data{slot}");
@@ -329,20 +343,21 @@ impl Renderer<'_> {
             !is_kernel,
             "a verified program reads no {u:?} before it is set"
         );
-        let value = self.outside(|c| match u.op() {
-            Op::Range { .. } => c.range(u),
-            _ => c.expression(u).to_string(),
+        let is_range = matches!(u.op(), Op::Range { .. });
+        let is_memory = matches!(u.op(), Op::Param { .. } | Op::Local { .. });
+        let value = self.outside(|c| match is_range {
+            true => c.range(u),
+            false => c.expression(u).to_string(),
         });
-        let (c_type, qualifier) = match *u.op() {
-            Op::Param { dtype, mode, .. } => (format!("{}*", c_type(dtype)), restrict(mode)),
-            Op::Local { dtype, .. } => (format!("{}*", c_type(dtype)), " restrict"),
-            Op::Range { .. } => ("long".into(), ""),
-            _ => match self.lanes.of(u) {
-                1 => (c_type(u.dtype()).into(), ""),
-                lanes => (vector_type(u.dtype(), lanes), ""),
-            },
+        let lanes = self.lanes.of(u);
+        let c_type = match (is_range, is_memory) {
+            (true, _) => "long".into(),
+            (_, true) => format!("{}*", c_type(u.dtype())),
+            _ if lanes > 1 => vector_type(u.dtype(), lanes),
+            _ => c_type(u.dtype()).into(),
         };
-        let memory = matches!(u.op(), Op::Param { .. } | Op::Local { .. }).then(|| u.clone());
+        let qualifier = if is_memory { pointer_qualifier(u) } else { "" };
+        let memory = is_memory.then(|| u.clone());
         if self.frame().is_nest() {
             return self.argument(&c_type, qualifier, value, memory);
         }
@@ -429,10 +444,7 @@ impl Renderer<'_> {
         memory: &UOp,
         index: &UOp,
     ) -> (String, Option<Linear>) {
-        let (c_type, qualifier) = match *memory.op() {
-            Op::Param { dtype, mode, .. } => (c_type(dtype), restrict(mode)),
-            _ => (c_type(memory.dtype()), " restrict"),
-        };
+        let (c_type, qualifier) = (c_type(memory.dtype()), pointer_qualifier(memory));
         let exact = is_exact(index, &mut self.bounds);
         let (own, others) = match exact {
             true => {
@@ -459,4 +471,12 @@ impl Renderer<'_> {
         );
         (pointer, own)
     }
+}
+
+/// How a pointer to memory is qualified.
+fn pointer_qualifier(memory: &UOp) -> &'static str {
+    if let Op::Param { mode, .. } = memory.op() {
+        return restrict(*mode);
+    }
+    " restrict"
 }

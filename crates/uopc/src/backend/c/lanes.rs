@@ -43,9 +43,10 @@ impl Lanes {
             }
             if pending.len() == before {
                 pending.pop();
-                let lanes = match u.op() {
-                    Op::Range { .. } => self.ranges.get(&u).copied().unwrap_or(1),
-                    _ => u.src().iter().map(|s| self.known[s]).max().unwrap_or(1),
+                let lanes = if matches!(u.op(), Op::Range { .. }) {
+                    self.ranges.get(&u).copied().unwrap_or(1)
+                } else {
+                    u.src().iter().map(|s| self.known[s]).max().unwrap_or(1)
                 };
                 self.known.insert(u, lanes);
             }
@@ -94,12 +95,16 @@ pub(super) fn vectorise(steps: &[Step], bounds: &mut Bounds) -> (Vec<Step>, Lane
             out.push(step.clone());
             continue;
         };
-        let rounds = match range.op() {
-            Op::Range {
-                exec: Exec::Vector, ..
-            } => constant(&range.src()[0]),
-            _ => None,
+        let is_vector = |r: &UOp| {
+            matches!(
+                r.op(),
+                Op::Range {
+                    exec: Exec::Vector,
+                    ..
+                }
+            )
         };
+        let rounds = constant(&range.src()[0]).filter(|_| is_vector(range));
         match rounds {
             Some(1) => {
                 let first = UOp::constant(Scalar::zero(range.dtype()));
@@ -140,7 +145,9 @@ fn is_free_of_order(body: &[Step], range: &UOp, rounds: i128, bounds: &mut Bound
     for (step, of_step) in body.iter().enumerate() {
         match of_step {
             // Scratch of each round, and loops of rounds' own lengths, are none of vectors.
-            Step::Declare(..) | Step::Open(Block::Loop(_) | Block::Nest) => return false,
+            Step::Declare(..) | Step::Tile(_) | Step::Open(Block::Loop(_) | Block::Nest) => {
+                return false;
+            }
             Step::Let(_) | Step::Store(_) | Step::Open(Block::If(_) | Block::Lanes(_)) => {}
             Step::Close => {}
         }

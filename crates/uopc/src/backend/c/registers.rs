@@ -40,10 +40,15 @@ pub(super) fn written_out(steps: &[Step]) -> FxHashSet<UOp> {
         }
         let indices: Vec<UOp> = accesses.iter().map(|(_, u)| u.src()[1].clone()).collect();
         let leaves = toposort(&indices);
-        let is_known = leaves.iter().all(|u| match u.op() {
-            Op::Range { exec, .. } => matches!(exec, Exec::Unroll | Exec::Vector),
-            Op::Load => false,
-            _ => true,
+        let is_known = leaves.iter().all(|u| {
+            let is_free = matches!(
+                u.op(),
+                Op::Range {
+                    exec: Exec::Serial | Exec::Thread,
+                    ..
+                }
+            );
+            !is_free && !matches!(u.op(), Op::Load)
         });
         let mut steps: Vec<usize> = accesses.iter().map(|(step, _)| *step).collect();
         steps.dedup();
@@ -88,7 +93,7 @@ fn copies(steps: &[Step]) -> Vec<i128> {
             Step::Close => {
                 open.pop();
             }
-            Step::Declare(..) | Step::Let(_) | Step::Store(_) => {}
+            Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Tile(_) => {}
         }
     }
     copies

@@ -38,6 +38,11 @@ pub(super) fn share(steps: &[Step], lanes: &mut Lanes, names: &mut u32) -> Vec<S
                 sharing.forget(|memory| *memory == store.src()[0]);
                 sharing.out.push(Step::Store(store));
             }
+            Step::Tile(tile) => {
+                let tile = tile.mapped(|u| sharing.value(u));
+                sharing.forget(|memory| *memory == tile.memories[0]);
+                sharing.out.push(Step::Tile(Box::new(tile)));
+            }
             Step::Open(block) => {
                 if let Block::Loop(_) = block {
                     // What the loop writes is not the same in each of its rounds.
@@ -63,6 +68,7 @@ pub(super) fn share(steps: &[Step], lanes: &mut Lanes, names: &mut u32) -> Vec<S
 fn written(steps: &[Step]) -> FxHashSet<UOp> {
     let stores = steps.iter().filter_map(|step| match step {
         Step::Store(u) => Some(u.src()[0].clone()),
+        Step::Tile(tile) => Some(tile.memories[0].clone()),
         Step::Declare(..) | Step::Let(_) | Step::Open(_) | Step::Close => None,
     });
     stores.collect()
@@ -91,10 +97,10 @@ impl Sharing<'_> {
     /// An expression in terms of names.
     fn value(&mut self, u: &UOp) -> UOp {
         let value = self.folder.of(u);
-        match value.op() {
-            Op::Load => self.gated(&value),
-            _ => value,
+        if matches!(value.op(), Op::Load) {
+            return self.gated(&value);
         }
+        value
     }
 
     /// The name of a value, which is that of the LET if it is new.
@@ -105,12 +111,11 @@ impl Sharing<'_> {
         if let Some(named) = self.known.get(value) {
             return named.name.clone();
         }
-        let id = match of.map(UOp::op) {
-            Some(Op::Let { id }) => *id,
-            _ => {
-                *self.names += 1;
-                *self.names
-            }
+        let id = if let Some(Op::Let { id }) = of.map(UOp::op) {
+            *id
+        } else {
+            *self.names += 1;
+            *self.names
         };
         let name = UOp::new(Op::Let { id }, [value.clone()].as_slice());
         let name = name.expect("a LET takes any scalar");
@@ -197,14 +202,12 @@ pub(super) fn conjuncts(condition: &UOp) -> Vec<UOp> {
     let mut found: Vec<UOp> = Vec::new();
     let mut pending = vec![condition.clone()];
     while let Some(u) = pending.pop() {
-        let inner = match (u.op(), u.src()) {
-            (Op::Let { .. }, [value]) if *value.op() == Op::And => value.clone(),
-            _ => u.clone(),
-        };
-        match (inner.op(), inner.dtype()) {
-            (Op::And, DType::Bool) => pending.extend(inner.src().iter().rev().cloned()),
-            _ if found.contains(&u) => {}
-            _ => found.push(u),
+        let named = matches!(u.op(), Op::Let { .. }) && *u.src()[0].op() == Op::And;
+        let inner = if named { &u.src()[0] } else { &u };
+        if *inner.op() == Op::And && inner.dtype() == DType::Bool {
+            pending.extend(inner.src().iter().rev().cloned());
+        } else if !found.contains(&u) {
+            found.push(u);
         }
     }
     found

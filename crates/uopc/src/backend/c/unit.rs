@@ -15,7 +15,7 @@ use crate::ir::form::Program;
 use crate::ir::op::{Exec, Op};
 
 /// The least size of a file, in bytes, for which another compiler is started: it takes about 30 ms
-/// before it does anything, and 5 ms for each kilobyte.
+/// before it does anything, and 4 ms for each kilobyte.
 const LEAST_FILE: usize = 8 << 10;
 
 /// A C source file and what is in it.
@@ -238,6 +238,11 @@ fn free_name(name: &str, helpers: &BTreeSet<&str>, taken: &BTreeSet<String>) -> 
         && !base.starts_with("uopc_entry_");
     if !usable || helpers.contains(base.as_str()) {
         base.insert_str(0, "kernel_");
+    }
+    // The parts of a kernel are called after it, `k_part0`.
+    let stem = base.trim_end_matches(|c: char| c.is_ascii_digit());
+    if stem.len() < base.len() && stem.ends_with("_part") {
+        base.push('_');
     }
     let mut free = base.clone();
     let mut number = 1;

@@ -55,29 +55,33 @@ impl Renderer<'_> {
 
     /// A value that is not spelled from its sources one by one, if it is one.
     fn spell_whole(&mut self, u: &UOp) -> Option<String> {
-        match u.op() {
-            Op::Range { .. } => return Some(self.range_value(u)),
-            Op::Let { .. } | Op::Param { .. } | Op::Local { .. } => {
-                return Some(self.from_outside(u));
-            }
-            _ if !self.wide => return None,
-            _ => {}
+        if matches!(u.op(), Op::Range { .. }) {
+            return Some(self.range_value(u));
+        }
+        if matches!(u.op(), Op::Let { .. } | Op::Param { .. } | Op::Local { .. }) {
+            return Some(self.outer_name(u));
+        }
+        if !self.wide {
+            return None;
         }
         if self.is_argument(u) {
             return Some(self.scalar_argument(u));
         }
         let lanes = self.lanes.of(u);
-        match u.op() {
-            Op::CmpLt => self.comparison(u, lanes),
-            Op::Add | Op::Mul if lanes > 1 => self.counted(u, lanes),
-            Op::Where if lanes > 1 && self.lanes.of(&u.src()[0]) == 1 => {
-                let condition = self.expression(&u.src()[0]);
-                let yes = self.lanes_of(&u.src()[1], lanes);
-                let no = self.lanes_of(&u.src()[2], lanes);
-                Some(format!("({condition}?{yes}:{no})"))
-            }
-            _ => None,
+        let is = |op: Op| *u.op() == op;
+        if is(Op::CmpLt) {
+            return self.comparison(u, lanes);
         }
+        if lanes > 1 && (is(Op::Add) || is(Op::Mul)) {
+            return self.counted(u, lanes);
+        }
+        if lanes > 1 && is(Op::Where) && self.lanes.of(&u.src()[0]) == 1 {
+            let condition = self.expression(&u.src()[0]);
+            let yes = self.lanes_of(&u.src()[1], lanes);
+            let no = self.lanes_of(&u.src()[2], lanes);
+            return Some(format!("({condition}?{yes}:{no})"));
+        }
+        None
     }
 
     /// A range as a value.
@@ -98,7 +102,7 @@ impl Renderer<'_> {
         if let Some(name) = self.frame().counters.get(u) {
             return name.clone();
         }
-        let name = self.from_outside(u);
+        let name = self.outer_name(u);
         self.frame().counters.insert(u.clone(), name.clone());
         name
     }
@@ -137,17 +141,15 @@ impl Renderer<'_> {
     pub(super) fn sum(&mut self, sum: &Linear) -> String {
         let mut text = String::new();
         for (u, coefficient) in &sum.terms {
-            let value = match u.op() {
-                Op::Range { .. } => self.range(u),
-                _ => format!("(long){}", self.expression(u)),
+            let value = if matches!(u.op(), Op::Range { .. }) {
+                self.range(u)
+            } else {
+                format!("(long){}", self.expression(u))
             };
             let plus = if text.is_empty() { "" } else { "+" };
             text.push_str(&match coefficient {
                 1 => format!("{plus}{value}"),
                 -1 => format!("-{value}"),
-                c if *c < 0 => {
-                    format!("{value}*{c}").replacen(&value, &format!("{plus}{value}"), 1)
-                }
                 c => format!("{plus}{value}*{c}"),
             });
         }

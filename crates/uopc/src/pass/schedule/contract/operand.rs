@@ -2,12 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::affine::{digits, gated, linear, load_strides, replaced, stride};
+use super::super::affine::{digits, gated, linear, load_strides, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement, extent_of};
 use super::find::Contraction;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec};
+use crate::ir::visit::{substitute, toposort};
 use crate::ir::{Op, UOp};
+use crate::machine::Machine;
 
 /// A factor as a function of a position on its side, of k, and of the batch.
 pub struct Operand {
@@ -23,6 +25,8 @@ pub struct Operand {
     pub k: UOp,
     /// Its extent.
     pub depth: usize,
+    /// The extents of the axes that it is made of, if they are known.
+    pub steps: Vec<usize>,
     /// How many neighbours along its side lie side by side in all that it reads.
     pub side_lanes: usize,
     /// The same along k.
@@ -42,12 +46,19 @@ pub struct Direct {
 }
 
 impl Operand {
-    /// Looks at a factor; `lanes` is how many elements a vector holds.
+    /// Looks at a factor, of which `value` is what is read; `lanes` is how many elements a vector
+    /// holds.
     ///
     /// # Errors
     /// Never for a verified graph.
-    pub fn new(c: &Contraction, factor: usize, lanes: usize, nest: &mut Nest) -> Result<Operand> {
-        let (value, side, k) = (&c.factors[factor], &c.sides[factor], &c.k);
+    pub fn new(
+        c: &Contraction,
+        factor: usize,
+        value: &UOp,
+        lanes: usize,
+        nest: &mut Nest,
+    ) -> Result<Operand> {
+        let (side, k) = (&c.sides[factor], &c.k);
         let extents: Vec<usize> = side.iter().filter_map(extent_of).collect();
         let mut operand = Operand {
             value: value.clone(),
@@ -56,6 +67,7 @@ impl Operand {
             extents,
             k: k.clone(),
             depth: c.depth,
+            steps: c.summed.iter().filter_map(extent_of).collect(),
             side_lanes: 1,
             depth_lanes: 1,
             direct: Direct::of(&c.plain[factor], side, &c.summed),
@@ -100,6 +112,34 @@ impl Operand {
     }
 }
 
+impl Operand {
+    /// How many neighbours along its side are copied at once into tiles of `width`, if they lie side
+    /// by side there whatever the tile.
+    pub fn groups(&self, width: usize) -> Option<usize> {
+        let whole = 1 << width.trailing_zeros();
+        match self.side_lanes {
+            1 => None,
+            lanes if self.side.len() == 1 => Some(lanes.min(width.next_power_of_two())),
+            // A vector that reached beyond its tile could reach into another row.
+            lanes if lanes.min(whole) >= 4 => Some(lanes.min(whole)),
+            _ => None,
+        }
+    }
+
+    /// The extent of the innermost axis of k, where that is shorter than k.
+    fn run(&self) -> Option<usize> {
+        let nodes = toposort(std::slice::from_ref(&self.value));
+        let of_k = nodes
+            .iter()
+            .filter(|u| matches!(u.op(), Op::FloorDiv | Op::FloorMod) && u.src()[0] == self.k);
+        let extents = of_k.filter_map(|u| match u.src()[1].op() {
+            Op::Const(c) => usize::try_from(c.as_i128()).ok(),
+            _ => None,
+        });
+        extents.min().filter(|n| n.is_multiple_of(self.depth_lanes))
+    }
+}
+
 impl Direct {
     fn of(value: &UOp, side: &[UOp], summed: &[UOp]) -> Option<Direct> {
         let plain = matches!(value.op(), Op::Load) && value.src().len() == 2;
@@ -119,8 +159,15 @@ impl Direct {
 impl Operand {
     /// Whether tiles of `width` positions can be read where they are without harm: they end where
     /// the innermost range does, and what a tile reads over and over stays in the first cache.
-    /// `together` says that vectors run along the side.
-    pub fn is_direct(&self, width: usize, together: bool, element: usize) -> bool {
+    /// `together` says that vectors run along the side; `uses` is how often a tile is read.
+    pub fn is_direct(
+        &self,
+        width: usize,
+        together: bool,
+        uses: usize,
+        element: usize,
+        machine: &Machine,
+    ) -> bool {
         let Some(direct) = &self.direct else {
             return false;
         };
@@ -132,10 +179,29 @@ impl Operand {
         if direct.side == 1 {
             // Rows of neighbours, one for each k.
             let lines = (width * element).div_ceil(LINE);
-            direct
+            // Steps of less than a line share lines.
+            let steps = direct.summed.iter().zip(&self.steps);
+            let rows = steps.map(|(&stride, &n)| {
+                let bytes = stride.unsigned_abs() as usize * element;
+                let rows = if bytes < LINE {
+                    (n * bytes).div_ceil(LINE)
+                } else {
+                    n
+                };
+                rows.max(1)
+            });
+            let all = rows.product::<usize>() * lines;
+            let kept = direct
                 .summed
                 .iter()
-                .all(|&s| self.depth * lines <= held(s, element, lines))
+                .all(|&s| all <= held(s, element, lines));
+            // A copy costs more than a few readings from the second cache.
+            let near = direct
+                .summed
+                .iter()
+                .all(|&s| s.unsigned_abs() as usize * element <= NEAR);
+            let few = uses <= FEW && self.size * self.depth * element <= machine.l2 / 2;
+            kept || near && few
         } else {
             // One line of each position at a time.
             !together && step == 1 && width <= held(direct.side, element, 1)
@@ -150,6 +216,10 @@ fn held(stride: i64, element: usize, lines: usize) -> usize {
     WAYS * SETS.min(apart * lines)
 }
 
+/// Uses of a tile for which it is not copied if it lies in the second cache.
+const FEW: usize = 8;
+/// Bytes from one k to the next that the processor fetches ahead.
+const NEAR: usize = 1024;
 /// Bytes in a line.
 const LINE: usize = 64;
 /// Sets of the first cache.
@@ -180,6 +250,13 @@ pub struct Layout {
 pub enum Fill {
     /// Vectors along k, position by position.
     Deep(usize),
+    /// The same in runs of `inner` neighbours: those of the innermost axis of k.
+    Runs {
+        /// Elements of a run.
+        inner: usize,
+        /// Elements of a vector, which divide a run.
+        lanes: usize,
+    },
     /// Vectors along the side, k by k.
     Across(usize),
     /// Element by element, in blocks that turn rows into columns within the cache.
@@ -196,25 +273,29 @@ impl Layout {
     /// The layout for tiles of `width` positions and `depth` elements of k. `together` says that
     /// vectors run along the side, so that k comes last.
     pub fn new(operand: &Operand, width: usize, depth: usize, together: bool) -> Layout {
-        let across = operand.side_lanes > 1 && width.is_multiple_of(operand.side_lanes);
-        if !together && (operand.depth_lanes > 1 || !across) {
-            let lanes = operand.depth_lanes;
+        let groups = operand.groups(width);
+        let long = operand.depth_lanes >= 16.min(depth);
+        if !together && (operand.depth_lanes > 1 || groups.is_none()) && (long || groups.is_none())
+        {
             let row = depth.next_multiple_of(16) + ROW_PAD;
             return Layout {
                 tile: width * row,
                 side: row,
                 depth: 1,
-                fill: Fill::Deep(lanes),
+                fill: match operand.run() {
+                    Some(inner) if operand.depth_lanes > 1 => Fill::Runs {
+                        inner,
+                        lanes: operand.depth_lanes,
+                    },
+                    _ => Fill::Deep(operand.depth_lanes),
+                },
             };
         }
         Layout {
             tile: width * depth.next_multiple_of(TURN),
             side: 1,
             depth: width,
-            fill: match across {
-                true => Fill::Across(operand.side_lanes),
-                false => Fill::Turned,
-            },
+            fill: groups.map_or(Fill::Turned, Fill::Across),
         }
     }
 
@@ -271,6 +352,9 @@ impl Packing<'_> {
             ranges.push(r.clone());
             Ok(r)
         };
+        let below = |x: &UOp, n: usize| x.cmplt(&UOp::int(n as i64, dtype));
+        let mut gate: Option<UOp> = None;
+        let mut vector_at: Option<(UOp, UOp)> = None;
         let (s, k) = match layout.fill {
             Fill::Deep(lanes) => {
                 let s = add(self.width, Exec::Serial, nest)?;
@@ -281,11 +365,54 @@ impl Packing<'_> {
                 };
                 (s, linear(&outer, lanes, &v)?)
             }
+            Fill::Runs { inner, lanes } => {
+                let whole = UOp::int(inner as i64, dtype);
+                let (first, runs) = match self.whole_depth > self.depth {
+                    // A block begins and ends within runs.
+                    true => (self.first_k.floordiv(&whole)?, self.depth / inner + 2),
+                    false => (UOp::int(0, dtype), self.depth.div_ceil(inner)),
+                };
+                let run = first.add(&add(runs, Exec::Serial, nest)?)?;
+                let s = add(self.width, Exec::Serial, nest)?;
+                // Blocks and runs are whole vectors: a block may begin and end within a run.
+                let zero = UOp::int(0, dtype);
+                let vector = UOp::int(lanes as i64, dtype);
+                let start = linear(&run, inner, &zero)?;
+                let mut end = UOp::int((inner / lanes) as i64, dtype);
+                let mut begin = zero.clone();
+                if self.whole_depth > self.depth {
+                    let least = |a: &UOp, b: &UOp| a.cmplt(b)?.where_(a, b);
+                    let before = self.first_k.sub(&start)?.floordiv(&vector)?;
+                    begin = zero.cmplt(&before)?.where_(&before, &zero)?;
+                    let block = self.first_k.add(&UOp::int(self.depth as i64, dtype))?;
+                    let all = UOp::int(self.whole_depth as i64, dtype);
+                    let stop = least(&block, &all)?.sub(&start)?.floordiv(&vector)?;
+                    end = least(&end, &stop)?;
+                }
+                let bounds = simplify(&[begin.clone(), end.sub(&begin)?])?;
+                let outer = nest.range(&bounds[1], Exec::Serial)?;
+                ranges.push(outer.clone());
+                let v = nest.count(lanes, dtype, Exec::Vector)?;
+                ranges.push(v.clone());
+                // While expressions are simplified, a range of its own says that the vector lies
+                // within the run.
+                let within = nest.count(inner / lanes, dtype, Exec::Serial)?;
+                vector_at = Some((within.clone(), bounds[0].add(&outer)?));
+                let at = linear(&within, lanes, &v)?;
+                (s, start.add(&at)?.sub(self.first_k)?)
+            }
             Fill::Across(lanes) => {
                 let k = add(self.depth, Exec::Serial, nest)?;
-                let outer = add(self.width / lanes, Exec::Unroll, nest)?;
+                let outer = match self.width.div_ceil(lanes) {
+                    1 => UOp::int(0, dtype),
+                    groups => add(groups, Exec::Unroll, nest)?,
+                };
                 let v = add(lanes, Exec::Vector, nest)?;
-                (linear(&outer, lanes, &v)?, k)
+                let s = linear(&outer, lanes, &v)?;
+                if !self.width.is_multiple_of(lanes) {
+                    gate = Some(simplify(&[below(&s, self.width)?])?.remove(0));
+                }
+                (s, k)
             }
             Fill::Turned => {
                 let outer = add(self.depth.div_ceil(TURN), Exec::Serial, nest)?;
@@ -297,24 +424,31 @@ impl Packing<'_> {
         let at = linear(self.tile, self.width, &s)?;
         let deep = self.first_k.add(&k)?;
         let mut value = operand.at(&at, &deep, self.batch)?;
-        let below = |x: &UOp, n: usize| x.cmplt(&UOp::int(n as i64, dtype));
+        if let Some(gate) = &gate {
+            value = gated(&value, gate, None)?;
+        }
         if !operand.size.is_multiple_of(self.width) {
             value = gated(&value, &below(&at, operand.size)?, None)?;
         }
         let step = match layout.fill {
             Fill::Deep(lanes) => lanes,
-            Fill::Across(_) => 1,
+            Fill::Across(_) | Fill::Runs { .. } => 1,
             Fill::Turned => TURN,
         };
-        if !self.depth.is_multiple_of(step) || !self.whole_depth.is_multiple_of(self.depth) {
+        let edge = !self.depth.is_multiple_of(step) || !self.whole_depth.is_multiple_of(self.depth);
+        if edge && !matches!(layout.fill, Fill::Runs { .. }) {
             value = gated(&value, &below(&deep, self.whole_depth)?, None)?;
+        }
+        let mut parts = simplify(&[layout.place(self.stored, &s, &k)?, value])?;
+        if let Some(known) = vector_at {
+            parts = substitute(&parts, &FxHashMap::from_iter([known]))?;
         }
         Ok(Statement {
             memory: self.memory.clone(),
-            index: layout.place(self.stored, &s, &k)?,
-            values: [value].into_iter().collect(),
+            index: parts[0].clone(),
+            values: [parts[1].clone()].into_iter().collect(),
             combine: Combine::Set,
-            gate: None,
+            gate,
             ranges,
         })
     }

@@ -31,12 +31,7 @@ pub fn tile(
     let lanes = machine.lanes(element);
     let mut best: Option<Tile> = None;
     for vectors in 1..=4 {
-        let direct = cols.is_direct(vectors * lanes, true, element);
-        let pack_cols = if direct {
-            0.0
-        } else {
-            packing(cols, depth, true)
-        };
+        let width = vectors * lanes;
         for height in 1..=machine.vector_registers {
             // The accumulators, a row of vectors, and the element held against them.
             if height * vectors + vectors + 1 > machine.vector_registers {
@@ -45,14 +40,21 @@ pub fn tile(
             let tiles = rows.size.div_ceil(height) * cols.size.div_ceil(vectors * lanes);
             let sums = (height * vectors) as f64 / 2.0;
             let loads = (height + vectors) as f64 / 2.0;
+            // What the first cache does not hold until the next tile comes from the second.
+            let panel = depth * vectors * machine.vector_bytes;
+            let far = if 2 * panel > machine.l1 { vectors } else { 0 } as f64
+                + (height * element) as f64 / machine.vector_bytes as f64;
             // Loads compete with other work even where they are fewer.
-            let step = sums.max(loads).max(LATENCY) + loads / 8.0;
+            let step = sums.max(loads).max(LATENCY).max(far * SECOND_CACHE) + loads / 8.0;
             let ends = 20.0 + 2.0 * (height * vectors) as f64;
-            let direct = rows.is_direct(height, false, element);
-            let pack_rows = if direct {
-                0.0
-            } else {
-                packing(rows, depth, false)
+            let [over, down] = [rows.size.div_ceil(height), cols.size.div_ceil(width)];
+            let pack_rows = match rows.is_direct(height, false, down, element, machine) {
+                true => 0.0,
+                false => packing(rows, height, depth, false),
+            };
+            let pack_cols = match cols.is_direct(width, true, over, element, machine) {
+                true => 0.0,
+                false => packing(cols, width, depth, true),
             };
             let cycles = tiles as f64 * (depth as f64 * step + ends) + pack_rows + pack_cols;
             if best.is_none_or(|b| cycles < b.cycles) {
@@ -67,15 +69,21 @@ pub fn tile(
     best.expect("every machine has three registers")
 }
 
+/// Cycles for a vector from the second cache, many on their way at once.
+const SECOND_CACHE: f64 = 5.0;
 /// Cycles from a multiply-add to the next one that needs its result.
 const LATENCY: f64 = 4.0;
 
-/// Modelled cycles to pack an operand.
-fn packing(operand: &Operand, depth: usize, together: bool) -> f64 {
+/// Modelled cycles to pack an operand into tiles of `width`.
+fn packing(operand: &Operand, width: usize, depth: usize, together: bool) -> f64 {
     let elements = (operand.size * depth) as f64;
-    let vector = match together {
-        true => operand.side_lanes,
-        false => operand.depth_lanes.max(operand.side_lanes),
-    };
-    elements * if vector > 1 { 3.0 / vector as f64 } else { 1.2 }
+    let deep = if together { 1 } else { operand.depth_lanes };
+    let vector = deep.max(operand.groups(width).unwrap_or(1).min(width));
+    // Vectors wait for memory: what is packed is read, written, and read again.
+    elements
+        * if vector > 1 {
+            f64::max(3.0 / vector as f64, 0.8)
+        } else {
+            1.2
+        }
 }
