@@ -3,6 +3,7 @@
 //!
 //! The loops are `for k, p < 2, m < 32, n < 32: sums[32 m + n] += rows[2 k + p + m row] * half(cols[32 k
 //! + n], p)`, with bf16 in `rows` and words of two of them in `cols`, and a multiple of 16 rounds of k.
+//!
 //! Nothing else is taken for a tile.
 
 use rustc_hash::FxHashMap;
