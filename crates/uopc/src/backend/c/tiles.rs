@@ -168,11 +168,12 @@ fn tile(steps: &[Step], bounds: &mut Bounds) -> Option<Tile> {
 fn is_whole(extent: &UOp) -> bool {
     let mut pending = vec![extent];
     while let Some(u) = pending.pop() {
-        match (u.op(), u.src()) {
-            (Op::Let { .. }, [value]) => pending.push(value),
-            (Op::Where, [_, a, b]) => pending.extend([a, b]),
-            _ if Linear::of(u).divisor() % 16 == 0 => {}
-            _ => return false,
+        if matches!(u.op(), Op::Let { .. }) {
+            pending.extend(u.src());
+        } else if *u.op() == Op::Where {
+            pending.extend(&u.src()[1..]);
+        } else if Linear::of(u).divisor() % 16 != 0 {
+            return false;
         }
     }
     true
