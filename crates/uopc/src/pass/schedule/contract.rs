@@ -8,6 +8,7 @@
 mod build;
 mod find;
 mod operand;
+mod pairs;
 mod tile;
 
 use super::nest::Nest;

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::ir::op::{Combine, Exec};
 use crate::ir::visit::{substitute, toposort};
 use crate::ir::{Op, UOp};
+use crate::machine::Machine;
 
 /// A factor as a function of a position on its side, of k, and of the batch.
 pub struct Operand {
@@ -22,6 +23,8 @@ pub struct Operand {
     pub size: usize,
     /// The range of k in `value`.
     pub k: UOp,
+    /// Its extent.
+    pub depth: usize,
     /// The extents of the axes that it is made of, if they are known.
     pub steps: Vec<usize>,
     /// How many neighbours along its side lie side by side in all that it reads.
@@ -43,12 +46,19 @@ pub struct Direct {
 }
 
 impl Operand {
-    /// Looks at a factor; `lanes` is how many elements a vector holds.
+    /// Looks at a factor, of which `value` is what is read; `lanes` is how many elements a vector
+    /// holds.
     ///
     /// # Errors
     /// Never for a verified graph.
-    pub fn new(c: &Contraction, factor: usize, lanes: usize, nest: &mut Nest) -> Result<Operand> {
-        let (value, side, k) = (&c.factors[factor], &c.sides[factor], &c.k);
+    pub fn new(
+        c: &Contraction,
+        factor: usize,
+        value: &UOp,
+        lanes: usize,
+        nest: &mut Nest,
+    ) -> Result<Operand> {
+        let (side, k) = (&c.sides[factor], &c.k);
         let extents: Vec<usize> = side.iter().filter_map(extent_of).collect();
         let mut operand = Operand {
             value: value.clone(),
@@ -56,6 +66,7 @@ impl Operand {
             size: extents.iter().product(),
             extents,
             k: k.clone(),
+            depth: c.depth,
             steps: c.summed.iter().filter_map(extent_of).collect(),
             side_lanes: 1,
             depth_lanes: 1,
@@ -148,8 +159,15 @@ impl Direct {
 impl Operand {
     /// Whether tiles of `width` positions can be read where they are without harm: they end where
     /// the innermost range does, and what a tile reads over and over stays in the first cache.
-    /// `together` says that vectors run along the side.
-    pub fn is_direct(&self, width: usize, together: bool, element: usize) -> bool {
+    /// `together` says that vectors run along the side; `uses` is how often a tile is read.
+    pub fn is_direct(
+        &self,
+        width: usize,
+        together: bool,
+        uses: usize,
+        element: usize,
+        machine: &Machine,
+    ) -> bool {
         let Some(direct) = &self.direct else {
             return false;
         };
@@ -173,10 +191,17 @@ impl Operand {
                 rows.max(1)
             });
             let all = rows.product::<usize>() * lines;
-            direct
+            let kept = direct
                 .summed
                 .iter()
-                .all(|&s| all <= held(s, element, lines))
+                .all(|&s| all <= held(s, element, lines));
+            // A copy costs more than a few readings from the second cache.
+            let near = direct
+                .summed
+                .iter()
+                .all(|&s| s.unsigned_abs() as usize * element <= NEAR);
+            let few = uses <= FEW && self.size * self.depth * element <= machine.l2 / 2;
+            kept || near && few
         } else {
             // One line of each position at a time.
             !together && step == 1 && width <= held(direct.side, element, 1)
@@ -191,6 +216,10 @@ fn held(stride: i64, element: usize, lines: usize) -> usize {
     WAYS * SETS.min(apart * lines)
 }
 
+/// Uses of a tile for which it is not copied if it lies in the second cache.
+const FEW: usize = 8;
+/// Bytes from one k to the next that the processor fetches ahead.
+const NEAR: usize = 1024;
 /// Bytes in a line.
 const LINE: usize = 64;
 /// Sets of the first cache.
@@ -337,7 +366,6 @@ impl Packing<'_> {
                 (s, linear(&outer, lanes, &v)?)
             }
             Fill::Runs { inner, lanes } => {
-                let s = add(self.width, Exec::Serial, nest)?;
                 let whole = UOp::int(inner as i64, dtype);
                 let (first, runs) = match self.whole_depth > self.depth {
                     // A block begins and ends within runs.
@@ -345,6 +373,7 @@ impl Packing<'_> {
                     false => (UOp::int(0, dtype), self.depth.div_ceil(inner)),
                 };
                 let run = first.add(&add(runs, Exec::Serial, nest)?)?;
+                let s = add(self.width, Exec::Serial, nest)?;
                 // Blocks and runs are whole vectors: a block may begin and end within a run.
                 let zero = UOp::int(0, dtype);
                 let vector = UOp::int(lanes as i64, dtype);
