@@ -30,7 +30,7 @@ pub(super) fn fills_vectors(s: &Statement, range: &UOp) -> bool {
 }
 
 /// Whether a range is missing in the index of a combining statement; `None` for others.
-fn reduces_by(s: &Statement, range: &UOp) -> Option<bool> {
+pub(super) fn reduces_by(s: &Statement, range: &UOp) -> Option<bool> {
     (s.combine != Combine::Set).then(|| !ranges_of(&s.index).contains(range))
 }
 
