@@ -25,8 +25,7 @@ pub struct Lowered {
     pub plan: Plan,
     /// For each kernel of the plan its loops and its instructions.
     pub launches: Vec<Launch>,
-    /// Nodes of the graph whose values are in a buffer, by position in [`Graph::new`] of its
-    /// roots, ascending.
+    /// Nodes whose values are in a buffer, by position in [`Graph::new`] of the roots, ascending.
     pub homes: Vec<(usize, BufferIndex)>,
 }
 
@@ -39,8 +38,7 @@ pub struct Launch {
     pub program: Program,
 }
 
-/// Lowers a graph whose buffers are numbered slots. If it becomes a single kernel, that is
-/// called `name`.
+/// Lowers a graph whose buffers are numbered slots; a single kernel is called `name`.
 ///
 /// # Errors
 /// When the graph reads live memory or holds an op that can't be lowered yet.
@@ -96,22 +94,19 @@ fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<L
     // Loops make movement into index arithmetic, which shape rules could not see.
     let loops = passes.run("rangeify", kernel, || rangeify(kernel))?;
 
-    // Index arithmetic collapses, gates become constants, and products that no fold reads any more
-    // may be computed ahead.
+    // Index arithmetic collapses, and products that no fold reads may be computed ahead.
     let loops = passes.run("simplify_loops", &loops, || {
         simplify_loops(&loops, settings)
     })?;
 
-    // Layout comes when index arithmetic is plain enough to be analysed; what it splits and packs is
-    // simplified again.
+    // Layout needs plain index arithmetic; what it splits and packs is simplified again.
     let loops = match settings.schedule {
         Schedule::Plain => loops,
         Schedule::Default => {
-            let laid_out = passes.run("schedule", &loops, || {
-                match settings.disable.contains("schedule") {
-                    true => Ok(loops.clone()),
-                    false => schedule(&loops, &settings.machine),
-                }
+            let left_out = settings.disable.contains("schedule");
+            let laid_out = passes.run("schedule", &loops, || match left_out {
+                true => Ok(loops.clone()),
+                false => schedule(&loops, &settings.machine),
             })?;
             passes.run("simplify_loops", &laid_out, || {
                 simplify_loops(&laid_out, settings)
