@@ -130,7 +130,7 @@ fn a_compiler_that_fails() {
     // The source is there to be looked at, and it is what the plan says.
     let source = fs::read_to_string(&source_path).unwrap();
     let kernel = listing(&[double(&[1.0, 2.0]).0], None, engine.settings()).unwrap();
-    assert!(source.starts_with(&kernel), "{source}");
+    assert!(source.contains(&kernel), "{source}");
     fs::remove_file(source_path).unwrap();
 }
 
