@@ -181,7 +181,11 @@ fn kinds_of_loops_change_no_bit() {
         for launch in batch {
             let render = || render_unit(&[&launch.program]);
             if std::panic::catch_unwind(std::panic::AssertUnwindSafe(render)).is_err() {
-                panic!("seed {}: no text for\n{}", launch.seed, launch.loops.to_uir());
+                panic!(
+                    "seed {}: no text for\n{}",
+                    launch.seed,
+                    launch.loops.to_uir()
+                );
             }
         }
         let programs: Vec<&Program> = batch.iter().map(|l| &l.program).collect();

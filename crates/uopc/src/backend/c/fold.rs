@@ -63,9 +63,10 @@ impl Folder {
                     u.clone()
                 } else {
                     let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
-                    match (self.through, u.op(), &src[..]) {
-                        (true, Op::Let { .. }, [value]) if u.src() != &src[..] => value.clone(),
-                        (_, _, src) => rebuild(&u, src),
+                    let is_name = matches!(u.op(), Op::Let { .. });
+                    match &src[..] {
+                        [value] if self.through && is_name && *u.src() != *src => value.clone(),
+                        src => rebuild(&u, src),
                     }
                 };
                 self.made.insert(u, made);
