@@ -6,11 +6,12 @@ use rustc_hash::FxHashMap;
 
 use crate::debug::{Schedule, Settings};
 use crate::error::Result;
+use crate::ir::UOp;
 use crate::ir::form::{BufferIndex, Kernel, LoopGraph, Plan, Program, ShapeGraph};
 use crate::ir::visit::Graph;
-use crate::ir::{Op, UOp};
 
 use super::Passes;
+use super::homes::homes;
 use super::kernelize::{Kernelized, kernelize};
 use super::linearize::linearize;
 use super::rangeify::rangeify;
@@ -121,35 +122,4 @@ fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<L
     // Names and order come last, when nothing is rewritten any more.
     let program = passes.run("linearize", &loops, || linearize(&loops))?;
     Ok(Launch { loops, program })
-}
-
-/// Follows each node of the original graph through the passes to the buffer that holds it.
-fn homes(
-    graph: &ShapeGraph,
-    unmarked: &[UOp],
-    stripped: &ShapeGraph,
-    simplified: &[UOp],
-    buffer_of: impl Fn(&UOp) -> Option<BufferIndex>,
-) -> Vec<(usize, BufferIndex)> {
-    let middle = Graph::new(stripped.roots());
-    let mut homes = Vec::new();
-    for (i, u) in Graph::new(graph.roots()).nodes.iter().enumerate() {
-        // Leaves have memory already, and what is below a detach may be gone.
-        let Some(k) = middle
-            .position(&unmarked[i])
-            .filter(|_| !u.src().is_empty())
-        else {
-            continue;
-        };
-        let mut now = &simplified[k];
-        while matches!(now.op(), Op::Reshape(_) | Op::Stage(_)) {
-            now = &now.src()[0];
-        }
-        if let Some(b) = buffer_of(now)
-            && !matches!(now.op(), Op::Buffer { .. })
-        {
-            homes.push((i, b));
-        }
-    }
-    homes
 }
