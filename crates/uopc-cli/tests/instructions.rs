@@ -162,6 +162,10 @@ fn passes_take_few_instructions_and_grow_with_the_graph() {
         println!("skipped: valgrind is not there to count instructions");
         return;
     }
+    if !cfg!(debug_assertions) {
+        println!("skipped: optimised builds take other counts, and inline some of the functions");
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let count = |test| count(test, folder.path());
     let once = count("the_model_is_lowered");
