@@ -30,7 +30,7 @@ const PASSES: &[(&str, f64)] = &[
     ("uopc::pass::schedule::schedule", 250.0),
     ("uopc::pass::simplify::simplify_loops", 200.0),
     ("uopc::pass::linearize::linearize", 90.0),
-    ("uopc::backend::c::render::render", 100.0),
+    ("uopc::backend::c::render::render", 900.0),
 ];
 
 /// Twice the work may take this much more: twice as much, and some room for tables that grow.
