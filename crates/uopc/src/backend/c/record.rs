@@ -1,4 +1,4 @@
-//! Writes the sequences of [`math`](crate::ir::scalar::math) down as C.
+//! Writes the sequences of [`math`] down as C.
 //!
 //! A [`Recorded`] value is a C expression. `exp` of the recorder's `x` leaves the text of the C
 //! function that computes it: each value that `exp` names becomes a local variable, all else stands

@@ -5,9 +5,9 @@
 //! `aluN`. Every binary expression stands in parentheses.
 //!
 //! Kinds of loops are permissions, and this is where they are used. A vector loop is straight code
-//! on vectors ([`lanes`](super::lanes)); unroll loops that index registers are written out
-//! ([`registers`](super::registers)); the body of a thread loop and the tile of a contraction are
-//! functions of their own ([`frame`](super::frame), [`nests`](super::nests)). A program with such
+//! on vectors (`lanes`); unroll loops that index registers are written out
+//! (`registers`); the body of a thread loop and the tile of a contraction are
+//! functions of their own (`frame`, `nests`). A program with such
 //! loops counts in `long` and writes indices as sums, which compilers turn into pointers that move. A
 //! program without them looks as it always did.
 //!

@@ -8,7 +8,7 @@
 //! | rewrite | what it does |
 //! |---|---|
 //! | [`split`] | one loop becomes two |
-//! | [`unit`] | a loop of one iteration goes |
+//! | [`unit()`] | a loop of one iteration goes |
 //! | [`merge`] | two loops become one |
 //! | [`reorder`] | the loops of a statement in another order |
 //! | [`fission`] | statements that share a loop get loops of their own |

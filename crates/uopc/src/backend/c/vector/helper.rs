@@ -1,7 +1,7 @@
 //! The helper functions on vectors, and the types they are written in: their names, what each
 //! calls, and what a reader of the C file is told.
 //!
-//! Their C texts are in [`arithmetic`](super::arithmetic) and [`memory`](super::memory).
+//! Their C texts are in `arithmetic` and `memory`.
 
 use super::{arithmetic, memory, vector_type};
 use crate::backend::c::prelude::Helper;
