@@ -53,7 +53,12 @@ fn lowered(roots: Vec<UOp>) -> Vec<LoopGraph> {
     };
     let graph = verify::shape_graph(roots).expect("a graph that was built");
     let lowered = lower(&graph, None, &settings).expect("it can be lowered");
-    lowered.launches.into_iter().map(|l| l.loops).collect()
+    // The plain schedule goes without the rules that come before a layout.
+    let ready = |loops: &LoopGraph| simplify_loops(loops, &Settings::default());
+    let launches = lowered.launches.iter();
+    launches
+        .map(|l| ready(&l.loops).expect("loops that were lowered"))
+        .collect()
 }
 
 // ---- random gates ----

@@ -393,7 +393,7 @@ mod tests {
                 workload.name
             );
             match workload.missing() {
-                None => assert!(std::ptr::eq(find(workload.name).unwrap(), workload)),
+                None => assert_eq!(find(workload.name).unwrap().name, workload.name),
                 Some(_) => assert!(find(workload.name).is_err(), "{}", workload.name),
             }
         }

@@ -286,7 +286,9 @@ fn opt_does_what_the_golden_files_say() {
         let lines = text.lines().filter(|line| line.starts_with('%'));
         lines.map(str::to_string).collect()
     };
-    for pass in uopc::pass::PASSES {
+    // The command lays loops out for this machine, the golden files for those that they name.
+    let portable = uopc::pass::PASSES.iter().filter(|p| p.name != "schedule");
+    for pass in portable {
         let mut count = 0;
         for entry in fs::read_dir(golden.join(pass.name)).unwrap() {
             let path = entry.unwrap().path();
@@ -349,7 +351,11 @@ fn passes_of_several_kernels_need_a_choice() {
 
 #[test]
 fn show_prints_every_stage() {
-    let found = uopc(&["show", "grad-x"]).ok();
+    // The default schedule depends on the machine, and is a stage more.
+    let found = program::command(&["show", "grad-x"])
+        .env("UOPC_SCHEDULE", "plain")
+        .output();
+    let found = Finished::from(found).ok();
     assert_eq!(
         found,
         "\

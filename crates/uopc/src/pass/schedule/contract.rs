@@ -2,8 +2,8 @@
 //!
 //! [`find`] takes a chain and the store of its result apart; [`operand`] says how each factor lies
 //! in memory and packs it; [`tile`] chooses the tile that is kept in registers; [`build`] writes
-//! the new statements. Each element of the result is still one chain over k in order, so tiles,
-//! packing and threads change no bit.
+//! the new statements; [`pairs`] writes those of large products of bf16. Each element of the result is
+//! still one chain over k in order, so tiles, packing and threads change no bit.
 
 mod build;
 mod find;
