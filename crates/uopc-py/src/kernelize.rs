@@ -132,13 +132,13 @@ impl PyKernel {
     /// The float operations that it does, as planned.
     #[getter]
     fn flops(&self, py: Python<'_>) -> PyResult<u64> {
-        build(py, || Ok(cost(&self.launch().loops).flops))
+        build(py, || Ok(cost(&self.launch().plain).flops))
     }
 
     /// The bytes of the buffers that it reads and writes, each counted once.
     #[getter]
     fn bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        build(py, || Ok(cost(&self.launch().loops).bytes))
+        build(py, || Ok(cost(&self.launch().plain).bytes))
     }
 
     /// Its C text.

@@ -72,7 +72,7 @@ def test_a_plan_prints_and_explains():
     text = plan.explain()
     for kernel in plan.kernels:
         assert f"{kernel.name}: " in text and f"{kernel.flops} flops, {kernel.bytes} bytes" in text
-        assert kernel.source.startswith(f"void {kernel.name}(")
+        assert f"void {kernel.name}(" in kernel.source
         assert kernel.to_uir().startswith(f"; name: {kernel.name}\n")
     assert text.count("\n") == len(plan.kernels) + len(plan.buffers)
 

@@ -106,7 +106,7 @@ pub fn explain(lowered: &Lowered) -> String {
     let mut text = String::new();
     let plan = &lowered.plan;
     for (kernel, launch) in plan.kernels.iter().zip(&lowered.launches) {
-        let Cost { flops, bytes } = cost(&launch.loops);
+        let Cost { flops, bytes } = cost(&launch.plain);
         let reads: Vec<String> = kernel.ins.iter().map(|(_, b)| format!("b{b}")).collect();
         let writes: Vec<String> = kernel.outs.iter().map(|(_, b)| format!("b{b}")).collect();
         let (name, reads, writes) = (&kernel.name, reads.join(" "), writes.join(" "));

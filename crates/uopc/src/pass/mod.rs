@@ -24,6 +24,17 @@ use crate::rules;
 use kernelize::Kernelized;
 use times::Times;
 
+/// One kernel, lowered.
+#[derive(Clone)]
+pub struct Launch {
+    /// Its loops before they are laid out, in which work is counted.
+    pub plain: LoopGraph,
+    /// For the interpreter.
+    pub loops: LoopGraph,
+    /// For code generators.
+    pub program: Program,
+}
+
 /// One row of the pass table.
 pub struct PassInfo {
     /// A verb.

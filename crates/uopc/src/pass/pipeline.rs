@@ -7,9 +7,10 @@ use rustc_hash::FxHashMap;
 use crate::debug::{Schedule, Settings};
 use crate::error::Result;
 use crate::ir::UOp;
-use crate::ir::form::{BufferIndex, Kernel, LoopGraph, Plan, Program, ShapeGraph};
+use crate::ir::form::{BufferIndex, Kernel, Plan, ShapeGraph};
 use crate::ir::visit::Graph;
 
+pub use super::Launch;
 use super::Passes;
 use super::homes::homes;
 use super::kernelize::{Kernelized, kernelize};
@@ -27,15 +28,6 @@ pub struct Lowered {
     pub launches: Vec<Launch>,
     /// Nodes whose values are in a buffer, by position in [`Graph::new`] of the roots, ascending.
     pub homes: Vec<(usize, BufferIndex)>,
-}
-
-/// One kernel, lowered.
-#[derive(Clone)]
-pub struct Launch {
-    /// For the interpreter.
-    pub loops: LoopGraph,
-    /// For code generators.
-    pub program: Program,
 }
 
 /// Lowers a graph whose buffers are numbered slots; a single kernel is called `name`.
@@ -99,6 +91,8 @@ fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<L
         simplify_loops(&loops, settings)
     })?;
 
+    let plain = loops.clone();
+
     // Layout needs plain index arithmetic; what it splits and packs is simplified again.
     let loops = match settings.schedule {
         Schedule::Plain => loops,
@@ -116,5 +110,9 @@ fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<L
 
     // Names and order come last, when nothing is rewritten any more.
     let program = passes.run("linearize", &loops, || linearize(&loops))?;
-    Ok(Launch { loops, program })
+    Ok(Launch {
+        plain,
+        loops,
+        program,
+    })
 }
