@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::cost::{SHARED_WORK, lanes_of, runs};
+use super::cost::{Cost, SHARED_WORK, runs};
 use super::depend::{is_register, keyed};
 use super::layout::{on_threads, share_out, shared};
 use super::nest::{Nest, exec_of, extent_of, ranges_of};
@@ -38,7 +38,7 @@ pub fn columns(
         return Ok(false);
     };
     let lanes = nest.statements[group.clone()].iter();
-    let lanes = lanes.map(|s| lanes_of(s, machine)).min().unwrap_or(1);
+    let lanes = lanes.map(|s| Cost::of(s, machine).lanes).min().unwrap_or(1);
     if n < lanes && !machine.masks && !n.is_power_of_two() {
         return Ok(false);
     }
@@ -109,9 +109,9 @@ fn share_out_but(nest: &mut Nest, group: &Range<usize>, range: &UOp, work: f64) 
 
 /// Scratch memory that lives in an iteration of a range.
 fn own_scratch(nest: &Nest, range: &UOp) -> Vec<UOp> {
-    let mut own = nest.locals();
-    own.retain(|m| nest.scope(m).contains(range));
-    own
+    let mut own = nest.scratch();
+    own.retain(|m| m.scope.contains(range));
+    own.into_iter().map(|m| m.local).collect()
 }
 
 fn count(local: &UOp) -> usize {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::cost::{lanes_of, scalar_cost, vector_cost};
+use super::cost::Cost;
 use super::depend::{accesses, is_ordered, is_register, keyed};
 use super::nest::{Nest, Statement, exec_of, extent_of, ranges_of};
 use super::rewrite::{
@@ -39,23 +39,23 @@ pub(super) fn reduces_by(s: &Statement, range: &UOp) -> Option<bool> {
 /// # Errors
 /// Never for a verified graph.
 pub fn rows(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<()> {
-    for local in nest.locals() {
-        if nest.naming(&local).iter().all(|k| group.contains(k)) {
-            tree_apart(nest, &local)?;
+    for m in nest.scratch() {
+        if m.named.iter().all(|k| group.contains(k)) {
+            tree_apart(nest, &m.local)?;
         }
     }
     let mut k = last_of(nest, group);
     while k > group.start {
         k -= 1;
         let s = &nest.statements[k];
-        let lanes = lanes_of(s, machine);
+        let of = Cost::of(s, machine);
         let own = s.ranges.iter().rev().filter(|r| nest.users(r).len() == 1);
         let mut best: Option<(UOp, f64)> = None;
         for r in own.filter(|r| fills_vectors(s, r)) {
             let cost = match exec_of(r) {
                 // The lanes of a fold.
-                Exec::Unroll => vector_cost(s, r, lanes).map(|_| 0.0),
-                _ => vector_cost(s, r, lanes),
+                Exec::Unroll => of.vector(r).map(|_| 0.0),
+                _ => of.vector(r),
             };
             if let Some(cost) = cost
                 && best.as_ref().is_none_or(|(_, least)| cost < *least)
@@ -110,9 +110,9 @@ pub fn vectorise(
     machine: &Machine,
 ) -> Result<Option<Option<UOp>>> {
     let s = &nest.statements[k];
-    let lanes = lanes_of(s, machine);
+    let Cost { lanes, scalar, .. } = Cost::of(s, machine);
     let reduced = reduces_by(s, axis) == Some(true);
-    let cheap = scalar_cost(s) <= CHEAP;
+    let cheap = scalar <= CHEAP;
     if reduced {
         return tried(attempt(nest, |nest| partial(nest, k, axis, lanes, machine)));
     }
