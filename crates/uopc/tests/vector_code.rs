@@ -178,6 +178,16 @@ fn kinds_of_loops_change_no_bit() {
     let device = |threads| c_device_in(folder.path()).with_threads(threads);
     let devices: Vec<_> = (1..4).map(device).collect();
     for batch in all.chunks(TOGETHER) {
+        for launch in batch {
+            let render = || render_unit(&[&launch.program]);
+            if std::panic::catch_unwind(std::panic::AssertUnwindSafe(render)).is_err() {
+                panic!(
+                    "seed {}: no text for\n{}",
+                    launch.seed,
+                    launch.loops.to_uir()
+                );
+            }
+        }
         let programs: Vec<&Program> = batch.iter().map(|l| &l.program).collect();
         let text = render_unit(&programs).text;
         for mark in marks {

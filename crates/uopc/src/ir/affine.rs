@@ -255,12 +255,13 @@ fn of_division(u: &UOp, a: i128, n: i128, range: &UOp, bounds: &mut Bounds) -> O
     if a % n == 0 {
         return Some(if divides { a / n } else { 0 });
     }
-    // The loop starts at a multiple of n and ends before the next.
+    // Multiples of g hold all multiples of n. The loop starts at one and ends before the next.
     let mut start = Linear::of(x);
     start.terms.retain(|(term, _)| term != range);
     let fixed = start.terms.iter().all(|(term, _)| !names(term, range));
     let last = constant(&range.src()[0]).and_then(|extent| a.checked_mul(extent - 1))?;
-    let within = fixed && 0 <= a && last < n && start.divisor() % n == 0;
+    let g = gcd(start.divisor(), n);
+    let within = fixed && 0 <= a && last < g;
     within.then_some(if divides { 0 } else { a })
 }
 

@@ -516,7 +516,7 @@ impl Renderer<'_> {
 
 /// An index in the first lane.
 fn at_first(index: &UOp, range: &UOp) -> UOp {
-    let mut folder = Folder::default();
+    let mut folder = Folder::through_names();
     folder.set(range, &UOp::constant(Scalar::zero(range.dtype())));
     folder.of(index)
 }

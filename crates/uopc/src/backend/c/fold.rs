@@ -17,9 +17,19 @@ use crate::ir::{DType, Scalar, UOp};
 #[derive(Default)]
 pub(super) struct Folder {
     made: FxHashMap<UOp, UOp>,
+    /// Whether a LET of something else is that, and no LET.
+    through: bool,
 }
 
 impl Folder {
+    /// A folder for expressions that stand alone: no step computes the LETs that they would name.
+    pub(super) fn through_names() -> Folder {
+        Folder {
+            through: true,
+            ..Folder::default()
+        }
+    }
+
     /// From now on `other` stands for `u`.
     pub(super) fn set(&mut self, u: &UOp, other: &UOp) {
         self.made.insert(u.clone(), other.clone());
@@ -53,7 +63,11 @@ impl Folder {
                     u.clone()
                 } else {
                     let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
-                    rebuild(&u, &src)
+                    let is_name = matches!(u.op(), Op::Let { .. });
+                    match &src[..] {
+                        [value] if self.through && is_name && *u.src() != *src => value.clone(),
+                        src => rebuild(&u, src),
+                    }
                 };
                 self.made.insert(u, made);
             }

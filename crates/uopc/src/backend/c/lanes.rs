@@ -80,53 +80,69 @@ impl Lanes {
     }
 }
 
-/// Takes the loops away that become vector code. One of a single round is that round.
-pub(super) fn vectorise(steps: &[Step], bounds: &mut Bounds) -> (Vec<Step>, Lanes) {
+/// Takes the loops away that become vector code. One of a single round is that round. Ranges that
+/// stay loops get new numbers behind `names`.
+pub(super) fn vectorise(
+    steps: &[Step],
+    bounds: &mut Bounds,
+    names: &mut u32,
+) -> (Vec<Step>, Lanes) {
     let mut lanes = Lanes::default();
+    // Lanes are counted alike in all loops of an extent, so that they share what is alike.
+    let mut counters: Vec<UOp> = Vec::new();
     let closers = closers(steps);
     let mut out = Vec::with_capacity(steps.len());
     let mut at = 0;
     while at < steps.len() {
-        let step = &steps[at];
-        let end = closers[at];
+        let (step, end) = (&steps[at], closers[at]);
         let body = &steps[at + 1..end.max(at + 1)];
         at += 1;
-        let Step::Open(Block::Loop(range)) = step else {
+        let rounds = match step {
+            Step::Open(Block::Loop(range)) => vector_rounds(range).map(|n| (range, n)),
+            _ => None,
+        };
+        let Some((range, n)) = rounds else {
             out.push(step.clone());
             continue;
         };
-        let is_vector = |r: &UOp| {
-            matches!(
-                r.op(),
-                Op::Range {
-                    exec: Exec::Vector,
-                    ..
-                }
-            )
-        };
-        let rounds = constant(&range.src()[0]).filter(|_| is_vector(range));
-        match rounds {
-            Some(1) => {
-                let first = UOp::constant(Scalar::zero(range.dtype()));
-                out.extend(copy(body, range, &first, None));
-                at = end + 1;
-            }
-            Some(n) if n > 1 && n <= MOST_LANES && n.count_ones() == 1 => {
-                if is_free_of_order(body, range, n, bounds) {
-                    // Lanes are counted alike in all loops, so that they share what is alike.
-                    let same = |r: &&UOp| r.src() == range.src();
-                    let counter = lanes.ranges.keys().find(same).unwrap_or(range).clone();
-                    lanes.ranges.insert(counter.clone(), n as usize);
-                    out.extend(copy(body, range, &counter, None));
-                    at = end + 1;
-                } else {
-                    out.push(step.clone());
-                }
-            }
-            _ => out.push(step.clone()),
+        at = end + 1;
+        if n == 1 {
+            let first = UOp::constant(Scalar::zero(range.dtype()));
+            out.extend(copy(body, range, &first, None));
+            continue;
         }
+        let fits = n > 1 && n <= MOST_LANES && n.count_ones() == 1;
+        if fits && is_free_of_order(body, range, n, bounds) {
+            let known = counters.iter().find(|c| c.src() == range.src());
+            let counter = known.unwrap_or(range).clone();
+            if known.is_none() {
+                counters.push(counter.clone());
+                lanes.ranges.insert(counter.clone(), n as usize);
+            }
+            out.extend(copy(body, range, &counter, None));
+            continue;
+        }
+        // The same range may count lanes elsewhere, where its loop was written out.
+        *names += 1;
+        let serial = UOp::range(&range.src()[0], *names, Exec::Serial);
+        let serial = serial.expect("a loop can count like any other");
+        out.push(Step::Open(Block::Loop(serial.clone())));
+        out.extend(copy(body, range, &serial, None));
+        out.push(Step::Close);
     }
     (out, lanes)
+}
+
+/// How many rounds a vector loop has.
+fn vector_rounds(range: &UOp) -> Option<i128> {
+    let is_vector = matches!(
+        range.op(),
+        Op::Range {
+            exec: Exec::Vector,
+            ..
+        }
+    );
+    constant(&range.src()[0]).filter(|_| is_vector)
 }
 
 /// An access to memory in a vector loop.
@@ -192,7 +208,7 @@ fn is_free_of_order(body: &[Step], range: &UOp, rounds: i128, bounds: &mut Bound
 /// An index in round 0, and its coefficient.
 fn linear(index: &UOp, range: &UOp, bounds: &mut Bounds) -> Option<(Linear, i128)> {
     let grows = coefficient(index, range, bounds)?;
-    let mut folder = Folder::default();
+    let mut folder = Folder::through_names();
     folder.set(range, &UOp::constant(Scalar::zero(range.dtype())));
     Some((Linear::of(&folder.of(index)), grows))
 }

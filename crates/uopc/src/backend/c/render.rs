@@ -226,7 +226,7 @@ fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<
     if !ranges.is_empty() {
         steps = steps::write_out(steps, &ranges, &mut names);
     }
-    let (mut steps, mut lanes) = vectorise(&steps, &mut bounds);
+    let (mut steps, mut lanes) = vectorise(&steps, &mut bounds, &mut names);
     let threads = steps.iter().any(|step| match step {
         Step::Open(Block::Loop(range)) => is_thread(range),
         Step::Declare(..)

@@ -298,16 +298,16 @@ fn renumbered(memory: &UOp, number: &mut impl FnMut(u32) -> u32) -> UOp {
     UOp::local(number(id), space, dtype, n)
 }
 
-/// The highest number of a LET or of scratch memory.
+/// The highest number of a LET, of scratch memory or of a range.
 pub(super) fn highest_name(steps: &[Step]) -> u32 {
     let number = |u: &UOp| {
-        if let Op::Let { id } | Op::Local { id, .. } = u.op() {
+        if let Op::Let { id } | Op::Local { id, .. } | Op::Range { id, .. } = u.op() {
             return *id;
         }
         0
     };
     let numbers = steps.iter().map(|step| match step {
-        Step::Let(u) | Step::Declare(u, _) => number(u),
+        Step::Let(u) | Step::Declare(u, _) | Step::Open(Block::Loop(u)) => number(u),
         Step::Store(_) | Step::Tile(_) | Step::Open(_) | Step::Close => 0,
     });
     numbers.max().unwrap_or(0)
@@ -316,6 +316,8 @@ pub(super) fn highest_name(steps: &[Step]) -> u32 {
 /// Gives each load that stands inside an expression a name, so that all loads are LETs.
 pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
     let mut out = Vec::with_capacity(steps.len());
+    // From LETs as they were to LETs of named loads.
+    let mut renamed: Vec<(UOp, UOp)> = Vec::new();
     for step in steps {
         let own = match &step {
             Step::Let(u) => Some(u.src()[0].clone()),
@@ -325,11 +327,14 @@ pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
         };
         let mut inner = loads(&step);
         inner.retain(|u| Some(u) != own.as_ref());
-        if inner.is_empty() {
+        if inner.is_empty() && renamed.is_empty() {
             out.push(step);
             continue;
         }
         let mut folder = Folder::default();
+        for (old, new) in &renamed {
+            folder.set(old, new);
+        }
         // A load may depend on others, which come behind it in the list.
         for load in inner.into_iter().rev() {
             let value = folder.of(&load);
@@ -342,7 +347,11 @@ pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
         out.push(match step {
             Step::Let(u) => {
                 let value = folder.of(&u.src()[0]);
-                Step::Let(u.with_src(&[value]).expect("a LET takes any scalar"))
+                let new = u.with_src(&[value]).expect("a LET takes any scalar");
+                if new != u {
+                    renamed.push((u, new.clone()));
+                }
+                Step::Let(new)
             }
             Step::Store(u) => Step::Store(folder.of(&u)),
             Step::Open(Block::If(u)) => Step::Open(Block::If(folder.of(&u))),
