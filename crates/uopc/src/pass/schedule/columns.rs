@@ -3,22 +3,23 @@
 
 use std::ops::Range;
 
-use super::cost::{SHARED_WORK, lanes_of, runs};
+use super::cost::{Cost, SHARED_WORK, runs};
+use super::depend::{is_register, keyed};
 use super::layout::{on_threads, share_out, shared};
-use super::nest::{Nest, exec_of, extent_of};
+use super::nest::{Nest, exec_of, extent_of, ranges_of};
 use super::rewrite::{
-    Axis, Outcome, Refusal, Tail, attempt, inward, set_exec, set_space, split, tried, unit,
+    Axis, Outcome, Refusal, Tail, attempt, inward, reorder, set_exec, set_space, split, tried, unit,
 };
 use crate::error::Result;
 use crate::ir::UOp;
-use crate::ir::op::{Exec, Op, Space};
+use crate::ir::op::{Combine, Exec, Op, Space};
 use crate::machine::Machine;
 
 /// Elements of scratch memory of one iteration up to which several vectors of columns run side by
 /// side, so that one does not wait for the other.
 const FEW: usize = 2;
-/// Columns that a thread takes at least, so that it reads whole lines of memory one after another.
-const SHORT: usize = 64;
+/// Blocks of rows from which on threads take them.
+const BLOCKS: usize = 8;
 /// How many vectors run side by side.
 const SIDE_BY_SIDE: usize = 4;
 
@@ -37,7 +38,7 @@ pub fn columns(
         return Ok(false);
     };
     let lanes = nest.statements[group.clone()].iter();
-    let lanes = lanes.map(|s| lanes_of(s, machine)).min().unwrap_or(1);
+    let lanes = lanes.map(|s| Cost::of(s, machine).lanes).min().unwrap_or(1);
     if n < lanes && !machine.masks && !n.is_power_of_two() {
         return Ok(false);
     }
@@ -108,9 +109,9 @@ fn share_out_but(nest: &mut Nest, group: &Range<usize>, range: &UOp, work: f64) 
 
 /// Scratch memory that lives in an iteration of a range.
 fn own_scratch(nest: &Nest, range: &UOp) -> Vec<UOp> {
-    let mut own = nest.locals();
-    own.retain(|m| nest.scope(m).contains(range));
-    own
+    let mut own = nest.scratch();
+    own.retain(|m| m.scope.contains(range));
+    own.into_iter().map(|m| m.local).collect()
 }
 
 fn count(local: &UOp) -> usize {
@@ -120,20 +121,19 @@ fn count(local: &UOp) -> usize {
     }
 }
 
-/// Whether there are several blocks of rows, summed apart.
-fn blocks(nest: &Nest, range: &UOp) -> bool {
+/// How many blocks of rows there are that are summed apart.
+fn blocks(nest: &Nest, range: &UOp) -> usize {
     let users = nest.users(range);
     let heaviest = users.iter().map(|&k| &nest.statements[k]);
     let heaviest = heaviest.max_by(|a, b| runs(a).total_cmp(&runs(b)));
-    heaviest.is_some_and(|s| {
-        let inside = s.ranges.iter().skip_while(|r| *r != range).skip(1);
-        inside
-            .take(1)
-            .any(|r| nest.users(r).len() > 1 && extent_of(r).is_some_and(|n| n >= 4))
-    })
+    let inside = heaviest.and_then(|s| s.ranges.iter().skip_while(|r| *r != range).nth(1));
+    let shared = inside.filter(|r| nest.users(r).len() > 1);
+    shared.and_then(extent_of).unwrap_or(1)
 }
 
-/// Reads rows in pieces of many columns and keeps the partial results of these in the cache.
+/// Reads rows in pieces as long as can be and keeps the partial results of all columns in the
+/// cache. Threads take blocks of rows, where there are enough of them, else the lanes of the fold:
+/// each is a sum of its own, of every sixteenth row.
 fn pieces(
     nest: &mut Nest,
     group: &Range<usize>,
@@ -145,21 +145,19 @@ fn pieces(
     let n = extent_of(range).ok_or(Refusal::Illegal("the extent is no constant"))?;
     let own = own_scratch(nest, range);
     let bytes: usize = own.iter().map(|m| count(m) * m.dtype().size()).sum();
-    let most = (machine.l1 * 3 / 4 / bytes.max(1)).max(lanes);
-    // Pieces of equal length, whole vectors, enough of them for the threads; but rows that are
-    // short stay whole, and threads take blocks of rows.
-    let threads = work >= SHARED_WORK && (n >= 4 * SHORT || !blocks(nest, range));
-    let cut = n.div_ceil(most).max(if threads { 4 } else { 1 });
-    let piece = n.div_ceil(cut).next_multiple_of(lanes);
-    let parts = split(nest, range, piece, Tail::Gate)?;
+    let size = own.iter().map(|m| m.dtype().size()).max().unwrap_or(4);
+    let by_blocks = blocks(nest, range) >= BLOCKS && bytes * n <= machine.l2 / 4;
+    let threads = work >= SHARED_WORK;
+    let most = match (by_blocks, threads) {
+        (true, _) => n,
+        (false, true) => machine.l1 * 2 / 3 / size,
+        (false, false) => machine.l2 / 4 / bytes.max(1),
+    };
+    // Pieces of equal length, whole vectors.
+    let piece = n.div_ceil(n.div_ceil(most.max(lanes)));
+    let parts = split(nest, range, piece.next_multiple_of(lanes), Tail::Gate)?;
     for local in own_scratch(nest, &parts.inner) {
-        if matches!(
-            local.op(),
-            Op::Local {
-                space: Space::Reg,
-                ..
-            }
-        ) {
+        if is_register(&local) {
             set_space(nest, &local, Space::Cache)?;
         }
     }
@@ -170,24 +168,43 @@ fn pieces(
         for k in nest.users(&lane) {
             // Loops around loops are not written out.
             let unrolled = |r: &&UOp| exec_of(r) == Exec::Unroll;
-            let outer: Vec<UOp> = nest.statements[k]
-                .ranges
-                .iter()
-                .filter(unrolled)
-                .cloned()
-                .collect();
+            let ranges = nest.statements[k].ranges.iter();
+            let outer: Vec<UOp> = ranges.filter(unrolled).cloned().collect();
             for r in outer {
                 tried(set_exec(nest, &r, Exec::Serial))?;
             }
         }
         tried(unit(nest, &vector.outer))?;
     }
-    let count = extent_of(&parts.outer).unwrap_or(1);
-    if count == 1 {
-        unit(nest, &parts.outer)?;
-    }
-    if work >= SHARED_WORK {
+    tried(unit(nest, &parts.outer))?;
+    if by_blocks && threads {
         share_out(nest, group, work)?;
+    } else if threads {
+        for k in group.clone() {
+            tried(attempt(nest, |nest| fold_on_threads(nest, k)))?;
+        }
     }
+    Ok(())
+}
+
+/// Lets threads take the lanes of a fold: a statement that sums rows, and not the short one for
+/// the last of them.
+fn fold_on_threads(nest: &mut Nest, k: usize) -> Outcome<()> {
+    let s = &nest.statements[k];
+    let scope = nest.scope(&s.memory).len();
+    let [rows, lane, ..] = &s.ranges[scope..] else {
+        return Err(Refusal::Illegal("it has no loop over rows"));
+    };
+    let reduces = !ranges_of(&s.index).contains(rows) && keyed(s, lane, &s.ranges[..scope]);
+    let fold = s.combine != Combine::Set && reduces && extent_of(lane).is_some_and(|n| n > 1);
+    if !fold || exec_of(lane) == Exec::Vector {
+        return Err(Refusal::Illegal("it is no fold of rows"));
+    }
+    let (lane, memory) = (lane.clone(), s.memory.clone());
+    let mut order = s.ranges.clone();
+    order.swap(scope, scope + 1);
+    reorder(nest, k, &order)?;
+    set_space(nest, &memory, Space::Arena)?;
+    set_exec(nest, &lane, Exec::Thread)?;
     Ok(())
 }

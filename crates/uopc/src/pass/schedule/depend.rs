@@ -269,6 +269,17 @@ pub fn common(a: &[UOp], b: &[UOp]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
+/// A scratch memory, and who uses it.
+#[derive(Clone, Debug)]
+pub struct Scratch {
+    /// The memory.
+    pub local: UOp,
+    /// The statements that name it.
+    pub named: Vec<usize>,
+    /// The loops in which it lives: those that all of them share.
+    pub scope: Vec<UOp>,
+}
+
 impl Nest {
     /// The statements that list a range, which follow each other.
     pub fn users(&self, range: &UOp) -> Vec<usize> {
@@ -283,17 +294,33 @@ impl Nest {
         all.filter(|&k| self.statements[k].names(memory)).collect()
     }
 
-    /// All scratch memory, in the order in which it is first named.
-    pub fn locals(&self) -> Vec<UOp> {
-        let mut all = Vec::new();
-        for s in &self.statements {
-            let mut new = memories(s);
-            // The order of a listing: what is read comes before what is written only if another
-            // statement named it.
-            new.retain(|m| matches!(m.op(), Op::Local { .. }) && !all.contains(m));
-            all.extend(new);
+    /// All scratch memory with its users and scopes, in the order in which it is first named.
+    pub fn scratch(&self) -> Vec<Scratch> {
+        let mut all: Vec<Scratch> = Vec::new();
+        for (k, s) in self.statements.iter().enumerate() {
+            for local in memories(s) {
+                if !matches!(local.op(), Op::Local { .. }) {
+                    continue;
+                }
+                match all.iter_mut().find(|m| m.local == local) {
+                    Some(m) => {
+                        m.named.push(k);
+                        m.scope.truncate(common(&m.scope, &s.ranges));
+                    }
+                    None => all.push(Scratch {
+                        local,
+                        named: vec![k],
+                        scope: s.ranges.clone(),
+                    }),
+                }
+            }
         }
         all
+    }
+
+    /// All scratch memory, in the order in which it is first named.
+    pub fn locals(&self) -> Vec<UOp> {
+        self.scratch().into_iter().map(|m| m.local).collect()
     }
 
     /// The loops in which a scratch memory lives: those that all statements naming it share.

@@ -1,7 +1,7 @@
 //! Statements that stand alone: each element of the result is computed by itself.
 
 use super::affine::stride;
-use super::cost::{SHARED_WORK, bytes, lanes_of, runs, scalar_cost, vector_cost};
+use super::cost::{Cost, PIECE_WORK, SHARED_WORK, bytes};
 use super::layout::{cut, on_threads, share_out};
 use super::nest::{Nest, extent_of};
 use super::reduce::{fills_vectors, rows, vectorise};
@@ -24,19 +24,19 @@ const BYTE: f64 = 0.15;
 /// Never for a verified graph.
 pub fn single(nest: &mut Nest, k: usize, machine: &Machine) -> Result<()> {
     let s = &nest.statements[k];
-    let lanes = lanes_of(s, machine);
-    let scalar = scalar_cost(s);
+    let of = Cost::of(s, machine);
+    let lanes = of.lanes;
     let mut best: Option<(UOp, f64)> = None;
     // Of equals the innermost.
     for r in s.ranges.iter().rev().filter(|r| fills_vectors(s, r)) {
-        if let Some(cost) = vector_cost(s, r, lanes)
+        if let Some(cost) = of.vector(r)
             && best.as_ref().is_none_or(|(_, least)| cost < *least)
         {
             best = Some((r.clone(), cost));
         }
     }
-    let cost = best.as_ref().map_or(scalar, |(_, cost)| *cost);
-    let work = runs(s) * cost.max(bytes(s) * BYTE);
+    let cost = best.as_ref().map_or(of.scalar, |(_, cost)| *cost);
+    let work = of.runs * cost.max(bytes(s) * BYTE);
     let Some((axis, _)) = best else {
         share_out(nest, &(k..k + 1), work)?;
         return Ok(());
@@ -82,7 +82,7 @@ pub fn single(nest: &mut Nest, k: usize, machine: &Machine) -> Result<()> {
         let vector = (lanes * nest.statements[k].memory.dtype().size()).max(1);
         let piece = (PIECE_BYTES / vector).max(1) as f64;
         // A piece is of so many bytes, or of so much work.
-        let each = (work / around / n as f64).max(super::cost::PIECE_WORK / piece);
+        let each = (work / around / n as f64).max(PIECE_WORK / piece);
         tried(on_threads(nest, &steps, each))?;
     }
     Ok(())

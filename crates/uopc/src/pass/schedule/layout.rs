@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::columns::columns;
-use super::cost::{PIECE_WORK, SHARED_WORK, lanes_of, runs, scalar_cost, vector_cost};
+use super::cost::{Cost, PIECE_WORK, SHARED_WORK, runs};
 use super::depend::common;
 use super::elementwise::single;
 use super::nest::{Nest, Statement, exec_of, extent_of};
@@ -35,15 +35,15 @@ const TREE: f64 = 4.0 * STEP;
 /// # Errors
 /// Never for a verified graph.
 pub fn lay_out(nest: &mut Nest, machine: &Machine) -> Result<()> {
-    for local in nest.locals() {
+    let mut known = settled(nest);
+    for m in nest.scratch() {
         // Folds that stand in no loop of a group.
-        let named = nest.naming(&local);
-        let settled = settled(nest);
-        if nest.scope(&local).is_empty() && !named.iter().any(|&k| settled[k]) {
-            tree_apart(nest, &local)?;
+        if m.scope.is_empty() && !m.named.iter().any(|&k| known[k]) {
+            tree_apart(nest, &m.local)?;
+            known = settled(nest);
         }
     }
-    let settled = settled(nest);
+    let settled = known;
     for group in groups(nest).into_iter().rev() {
         if group.clone().any(|k| settled[k]) {
             continue;
@@ -65,7 +65,7 @@ fn settled(nest: &Nest) -> Vec<bool> {
     let mut settled: Vec<bool> = (nest.statements.iter())
         .map(|s| s.ranges.iter().any(laid_out))
         .collect();
-    let named: Vec<Vec<usize>> = nest.locals().iter().map(|m| nest.naming(m)).collect();
+    let named: Vec<Vec<usize>> = nest.scratch().into_iter().map(|m| m.named).collect();
     let mut grew = true;
     while grew {
         grew = false;
@@ -126,18 +126,16 @@ pub(super) fn shared(nest: &Nest, group: &Range<usize>) -> Vec<UOp> {
 /// Lays out statements that share loops.
 fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<()> {
     let shared = shared(nest, group);
-    let statements = &nest.statements[group.clone()];
-    let apart: f64 = (statements.iter())
-        .map(|s| runs(s) * best_own(s, shared.len(), machine))
-        .sum();
+    let statements = nest.statements[group.clone()].iter();
+    let costs: Vec<(&Statement, Cost)> = statements.map(|s| (s, Cost::of(s, machine))).collect();
+    let own = costs
+        .iter()
+        .map(|(s, c)| c.runs * best_own(s, c, shared.len()));
+    let apart: f64 = own.sum();
     let mut best: Option<(UOp, f64)> = None;
     for r in &shared {
-        let cost: f64 = (statements.iter())
-            .map(|s| {
-                let vector = vector_cost(s, r, lanes_of(s, machine));
-                runs(s) * vector.unwrap_or_else(|| scalar_cost(s) * 2.0)
-            })
-            .sum();
+        let in_lanes = |c: &Cost| c.vector(r).unwrap_or(c.scalar * 2.0);
+        let cost: f64 = costs.iter().map(|(_, c)| c.runs * in_lanes(c)).sum();
         if best.as_ref().is_none_or(|(_, least)| cost < *least) {
             best = Some((r.clone(), cost));
         }
@@ -162,8 +160,7 @@ fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<
 }
 
 /// Cycles of one run of a statement in the best of its own loops, or as a scalar.
-fn best_own(s: &Statement, shared: usize, machine: &Machine) -> f64 {
-    let lanes = lanes_of(s, machine);
+fn best_own(s: &Statement, cost: &Cost, shared: usize) -> f64 {
     let own = s.ranges[shared.min(s.ranges.len())..].iter();
     let legal = own.filter(|r| fills_vectors(s, r));
     // Halves of a tree wait for each other.
@@ -176,9 +173,9 @@ fn best_own(s: &Statement, shared: usize, machine: &Machine) -> f64 {
                 _ => 0.0,
             };
             let n = extent_of(r).unwrap_or(1) as f64;
-            Some(vector_cost(s, r, lanes)? + tree / n)
+            Some(cost.vector(r)? + tree / n)
         })
-        .fold(scalar_cost(s), f64::min)
+        .fold(cost.scalar, f64::min)
 }
 
 /// Runs a loop of the group on threads, if the work is worth it.
@@ -272,16 +269,16 @@ pub(super) fn on_threads(nest: &mut Nest, range: &UOp, each: f64) -> Outcome<UOp
             _ => split(nest, range, piece, Tail::Short)?.outer,
         };
         let users = nest.users(&outer);
-        for local in nest.locals() {
-            let Op::Local { space, .. } = *local.op() else {
+        for m in nest.scratch() {
+            let Op::Local { space, .. } = *m.local.op() else {
                 continue;
             };
-            let inside = nest.scope(&local).contains(&outer);
-            let named = nest.naming(&local).iter().any(|k| users.contains(k));
+            let inside = m.scope.contains(&outer);
+            let named = m.named.iter().any(|k| users.contains(k));
             if inside && space == Space::Arena {
-                set_space(nest, &local, Space::Cache)?;
+                set_space(nest, &m.local, Space::Cache)?;
             } else if named && !inside {
-                set_space(nest, &local, Space::Arena)?;
+                set_space(nest, &m.local, Space::Arena)?;
             }
         }
         set_exec(nest, &outer, Exec::Thread)

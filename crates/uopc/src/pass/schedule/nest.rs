@@ -207,6 +207,11 @@ pub fn extent_of(range: &UOp) -> Option<usize> {
 
 /// The ranges that an expression names; extents do not count.
 pub fn ranges_of(u: &UOp) -> FxHashSet<UOp> {
+    let nodes = toposort(std::slice::from_ref(u));
+    if nodes.iter().all(|r| !is_range(r) || extent_of(r).is_some()) {
+        return nodes.into_iter().filter(is_range).collect();
+    }
+    // What only an extent names does not count.
     let mut found = FxHashSet::default();
     let mut met = FxHashSet::default();
     let mut stack = vec![u.clone()];

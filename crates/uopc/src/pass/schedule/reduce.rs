@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::cost::{lanes_of, scalar_cost, vector_cost};
+use super::cost::Cost;
 use super::depend::{accesses, is_ordered, is_register, keyed};
 use super::nest::{Nest, Statement, exec_of, extent_of, ranges_of};
 use super::rewrite::{
@@ -39,23 +39,23 @@ pub(super) fn reduces_by(s: &Statement, range: &UOp) -> Option<bool> {
 /// # Errors
 /// Never for a verified graph.
 pub fn rows(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<()> {
-    for local in nest.locals() {
-        if nest.naming(&local).iter().all(|k| group.contains(k)) {
-            tree_apart(nest, &local)?;
+    for m in nest.scratch() {
+        if m.named.iter().all(|k| group.contains(k)) {
+            tree_apart(nest, &m.local)?;
         }
     }
     let mut k = last_of(nest, group);
     while k > group.start {
         k -= 1;
         let s = &nest.statements[k];
-        let lanes = lanes_of(s, machine);
+        let of = Cost::of(s, machine);
         let own = s.ranges.iter().rev().filter(|r| nest.users(r).len() == 1);
         let mut best: Option<(UOp, f64)> = None;
         for r in own.filter(|r| fills_vectors(s, r)) {
             let cost = match exec_of(r) {
                 // The lanes of a fold.
-                Exec::Unroll => vector_cost(s, r, lanes).map(|_| 0.0),
-                _ => vector_cost(s, r, lanes),
+                Exec::Unroll => of.vector(r).map(|_| 0.0),
+                _ => of.vector(r),
             };
             if let Some(cost) = cost
                 && best.as_ref().is_none_or(|(_, least)| cost < *least)
@@ -110,9 +110,9 @@ pub fn vectorise(
     machine: &Machine,
 ) -> Result<Option<Option<UOp>>> {
     let s = &nest.statements[k];
-    let lanes = lanes_of(s, machine);
+    let Cost { lanes, scalar, .. } = Cost::of(s, machine);
     let reduced = reduces_by(s, axis) == Some(true);
-    let cheap = scalar_cost(s) <= CHEAP;
+    let cheap = scalar <= CHEAP;
     if reduced {
         return tried(attempt(nest, |nest| partial(nest, k, axis, lanes, machine)));
     }
@@ -138,9 +138,12 @@ fn in_lanes(
     machine: &Machine,
 ) -> Outcome<(Option<UOp>, UOp)> {
     let n = extent_of(axis).ok_or(Refusal::Illegal("the extent is no constant"))?;
-    let even = n.is_multiple_of(lanes) || n.is_power_of_two() && n < lanes;
-    let width = lanes.min(n.next_power_of_two());
-    let tail = match (even, machine.masks) {
+    let sums = nest
+        .users(axis)
+        .into_iter()
+        .find_map(|k| sums(&nest.statements[k]));
+    let width = lanes.min(sums.unwrap_or(n.next_power_of_two()));
+    let tail = match (n.is_multiple_of(width), machine.masks || sums.is_some()) {
         (true, _) => Tail::Exact,
         (false, true) => Tail::Gate,
         (false, false) => Tail::Peel,
@@ -165,6 +168,16 @@ fn in_lanes(
     Ok((Some(pieces.outer), lane))
 }
 
+/// The elements of scratch memory in registers that a statement combines into without looking at
+/// others of them. All its vectors are of one width then, so that they stay in registers.
+fn sums(s: &Statement) -> Option<usize> {
+    let plain = s.combine != Combine::Set && accesses(s, &s.memory).len() == 1;
+    match s.memory.op() {
+        Op::Local { n, .. } if plain && is_register(&s.memory) => Some(*n),
+        _ => None,
+    }
+}
+
 /// A reduction in any order keeps partial results in the lanes of several vectors.
 fn partial(
     nest: &mut Nest,
@@ -185,41 +198,31 @@ fn partial(
     order.push(axis.clone());
     reorder(nest, k, &order)?;
     let mut vectors = PARTIAL;
-    while vectors > 1 && n / lanes < 2 * vectors {
+    let exact = |vectors: usize| n.is_multiple_of(vectors * lanes);
+    while vectors > 1 && (n / lanes < 2 * vectors || !machine.masks && !exact(vectors)) {
         vectors /= 2;
     }
-    let tail = if n.is_multiple_of(vectors * lanes) {
-        Tail::Exact
-    } else {
-        Tail::Gate
-    };
-    if tail == Tail::Gate && !machine.masks {
-        vectors = 1;
-    }
-    let tail = if n.is_multiple_of(vectors * lanes) {
-        Tail::Exact
-    } else {
-        Tail::Gate
+    let tail = match exact(vectors) {
+        true => Tail::Exact,
+        false => Tail::Gate,
     };
     let pieces = split(nest, axis, vectors * lanes, tail)?;
     let mut copies = Vec::new();
-    let both = match vectors {
-        1 => None,
-        _ => Some(split(nest, &pieces.inner, lanes, Tail::Exact)?),
-    };
     let mut lane = pieces.inner.clone();
-    if let Some(both) = both {
+    if vectors > 1 {
+        let both = split(nest, &lane, lanes, Tail::Exact)?;
         copies.push(set_exec(nest, &both.outer, Exec::Unroll)?);
         lane = both.inner;
     }
-    copies.push(set_exec(nest, &lane, Exec::Unroll)?);
+    let lane = set_exec(nest, &lane, Exec::Unroll)?;
+    copies.push(lane.clone());
     let joins = privatise(nest, k, &copies)?;
     // The tree below the width of a vector works on a copy, so that partial results stay whole
     // vectors.
     let memory = nest.statements[k].memory.clone();
-    let narrow = joins[copies_above(vectors)];
+    let whole = vectors.trailing_zeros() as usize;
     if lanes > 2 {
-        restart(nest, &memory, narrow, lanes)?;
+        restart(nest, &memory, joins[whole], lanes)?;
     }
     let mut at = joins.last().map_or(k, |last| last + 1);
     while at > k {
@@ -231,15 +234,7 @@ fn partial(
         }
         at -= 1;
     }
-    let lane = copies.pop().ok_or(Refusal::Illegal("there are lanes"))?;
-    let lane = nest.statements[k]
-        .ranges
-        .iter()
-        .find(|r| **r == lane)
-        .cloned();
-    if let Some(lane) = lane {
-        set_exec(nest, &lane, Exec::Vector)?;
-    }
+    set_exec(nest, &lane, Exec::Vector)?;
     let count = extent_of(&pieces.outer).unwrap_or(1);
     if count == 1 {
         unit(nest, &pieces.outer)?;
@@ -255,9 +250,4 @@ fn partial(
         return Ok(Some(most.inner));
     }
     Ok(Some(pieces.outer))
-}
-
-/// How many joins work on whole vectors.
-fn copies_above(vectors: usize) -> usize {
-    vectors.trailing_zeros() as usize
 }

@@ -8,7 +8,7 @@ use super::{Outcome, attempt, require};
 use crate::ir::UOp;
 use crate::ir::op::{Combine, Exec, Op, Space};
 use crate::pass::schedule::depend::{
-    Access, accesses, common, extent_names, independent, is_ordered, keyed, memories,
+    Access, Scratch, accesses, common, extent_names, independent, is_ordered, keyed, memories,
 };
 use crate::pass::schedule::nest::{Nest, exec_of, extent_of};
 
@@ -99,15 +99,14 @@ pub fn fission(nest: &mut Nest, range: &UOp, at: usize) -> Outcome<UOp> {
         }
     }
     let torn = nest.statements[at].ranges[depth..shared].to_vec();
-    let crosses = |m: &UOp| {
-        let named = nest.naming(m);
-        nest.scope(m).contains(range)
-            && before.iter().any(|k| named.contains(k))
-            && after.iter().any(|k| named.contains(k))
+    let crosses = |m: &Scratch| {
+        m.scope.contains(range)
+            && before.iter().any(|k| m.named.contains(k))
+            && after.iter().any(|k| m.named.contains(k))
     };
     let threads = torn.iter().any(|r| exec_of(r) == Exec::Thread);
     require(
-        !threads || !nest.locals().iter().any(crosses),
+        !threads || !nest.scratch().iter().any(crosses),
         "a thread's memory would be shared",
     )?;
     let mut map: FxHashMap<UOp, UOp> = FxHashMap::default();
@@ -152,8 +151,9 @@ pub fn share(nest: &mut Nest, k: usize) -> Outcome<()> {
             }
         }
         // A thread's iteration must not begin memory that all threads share.
-        let lives = |m: &UOp| space_of(m) == Some(Space::Arena) && nest.scope(m).contains(&first);
-        let shared = exec_of(&first) == Exec::Thread && nest.locals().iter().any(lives);
+        let lives =
+            |m: &Scratch| space_of(&m.local) == Some(Space::Arena) && m.scope.contains(&first);
+        let shared = exec_of(&first) == Exec::Thread && nest.scratch().iter().any(lives);
         require(!shared, "memory of all threads would live in one")
     })
 }
@@ -162,27 +162,32 @@ pub fn share(nest: &mut Nest, k: usize) -> Outcome<()> {
 /// the range left aside.
 pub fn is_parallel(nest: &Nest, range: &UOp) -> bool {
     let users = nest.users(range);
-    let private: Vec<UOp> = (nest.locals().into_iter())
-        .filter(|m| nest.scope(m).contains(range))
-        .collect();
     let Some(&first) = users.first() else {
         return true;
     };
     let ranges = nest.statements[first].ranges.iter();
     let fixed: Vec<UOp> = ranges.take_while(|r| *r != range).cloned().collect();
-    users.iter().enumerate().all(|(i, &a)| {
-        users[i..].iter().all(|&b| {
-            let (first, second) = (&nest.statements[a], &nest.statements[b]);
-            let mut shared = memories(first).into_iter();
-            shared.all(|memory| {
-                let (of_a, of_b) = (accesses(first, &memory), accesses(second, &memory));
-                let mut pairs = of_a.iter().flat_map(|x| of_b.iter().map(move |y| (x, y)));
-                private.contains(&memory)
-                    || pairs.all(|(x, y)| {
-                        let conflict = x.writes || y.writes;
-                        !conflict || independent(x, y, range, &fixed)
-                    })
-            })
+    let mut met: Vec<(UOp, Access)> = Vec::new();
+    let scratch = nest.scratch();
+    let private = |memory: &UOp| {
+        let lives = |m: &&Scratch| m.local == *memory;
+        scratch
+            .iter()
+            .find(lives)
+            .is_some_and(|m| m.scope.contains(range))
+    };
+    for k in users {
+        let s = &nest.statements[k];
+        for memory in memories(s).into_iter().filter(|m| !private(m)) {
+            for access in accesses(s, &memory) {
+                met.push((memory.clone(), access));
+            }
+        }
+    }
+    met.iter().enumerate().all(|(i, (memory, a))| {
+        met[i..].iter().all(|(other, b)| {
+            let conflict = memory == other && (a.writes || b.writes);
+            !conflict || independent(a, b, range, &fixed)
         })
     })
 }
@@ -209,9 +214,9 @@ pub fn inward(nest: &mut Nest, range: &UOp, exec: Exec, axis: Axis) -> Outcome<V
             Exec::Unroll
         };
         let range = set_exec(nest, range, kind)?;
-        for local in nest.locals() {
-            if nest.scope(&local).contains(&range) && nest.naming(&local).len() > 1 {
-                expand(nest, &local, std::slice::from_ref(&range), axis)?;
+        for m in nest.scratch() {
+            if m.scope.contains(&range) && m.named.len() > 1 {
+                expand(nest, &m.local, std::slice::from_ref(&range), axis)?;
             }
         }
         require(is_parallel(nest, &range), "iterations depend on each other")?;
@@ -299,10 +304,10 @@ pub fn set_exec(nest: &mut Nest, range: &UOp, exec: Exec) -> Outcome<UOp> {
                 require(!nested, "threads do not stand in threads")?;
             }
             require(is_parallel(nest, range), "iterations depend on each other")?;
-            for local in nest.locals() {
-                let inside = nest.scope(&local).contains(range);
-                let named = nest.naming(&local).iter().any(|k| users.contains(k));
-                let arena = space_of(&local) == Some(Space::Arena);
+            for m in nest.scratch() {
+                let inside = m.scope.contains(range);
+                let named = m.named.iter().any(|k| users.contains(k));
+                let arena = space_of(&m.local) == Some(Space::Arena);
                 let fits = !named || inside != arena;
                 require(
                     fits,

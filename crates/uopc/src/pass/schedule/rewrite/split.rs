@@ -7,7 +7,6 @@ use crate::error::Result;
 use crate::ir::op::{Exec, Space};
 use crate::ir::visit::Graph;
 use crate::ir::{DType, Op, UOp};
-use crate::pass::schedule::affine::simplify;
 use crate::pass::schedule::depend::{accesses, extent_names};
 use crate::pass::schedule::nest::{Nest, exec_of, extent_of, is_range, ranges_of};
 
@@ -124,13 +123,6 @@ pub fn unit(nest: &mut Nest, range: &UOp) -> Outcome<()> {
     let first = UOp::int(0, range.dtype());
     for k in nest.users(range) {
         replace(nest, k, range, &first, &[])?;
-        // Multiples of 0 go, and with them gates that are true now. Extents must stay as others
-        // that share the loops have them.
-        let s = &mut nest.statements[k];
-        if s.ranges.iter().all(|r| extent_of(r).is_some()) {
-            let new = simplify(&s.roots())?;
-            s.set_roots(&new);
-        }
     }
     Ok(())
 }
@@ -156,15 +148,15 @@ pub(super) fn replace(
 /// Scratch memory that lives in an iteration of the range and is not indexed by it. It may be
 /// written in iterations that do not exist: nothing outside sees it, and what they read is 0.
 fn own_scratch(nest: &Nest, range: &UOp) -> Vec<UOp> {
-    let mut own = nest.locals();
-    own.retain(|local| {
+    let mut own = nest.scratch();
+    own.retain(|m| {
         let indexed = |k: usize| {
-            let all = accesses(&nest.statements[k], local);
+            let all = accesses(&nest.statements[k], &m.local);
             all.into_iter().any(|a| ranges_of(&a.index).contains(range))
         };
-        nest.scope(local).contains(range) && !nest.naming(local).into_iter().any(indexed)
+        m.scope.contains(range) && !m.named.iter().copied().any(indexed)
     });
-    own
+    own.into_iter().map(|m| m.local).collect()
 }
 
 /// Gates every load whose element depends on the range by `whole < n`, and the store if that is
@@ -224,12 +216,12 @@ fn peel(
         map.insert(range.clone(), r.add(&from)?);
         rest_range = Some(r);
     }
-    for local in nest.locals() {
-        if let Op::Local { space, n, .. } = *local.op()
-            && nest.scope(&local).contains(range)
+    for m in nest.scratch() {
+        if let Op::Local { space, n, .. } = *m.local.op()
+            && m.scope.contains(range)
         {
-            let copy = nest.local(space, local.dtype(), n);
-            map.insert(local, copy);
+            let copy = nest.local(space, m.local.dtype(), n);
+            map.insert(m.local, copy);
         }
     }
     let mut met: FxHashSet<UOp> = FxHashSet::default();
