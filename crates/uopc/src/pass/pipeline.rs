@@ -32,6 +32,8 @@ pub struct Lowered {
 /// One kernel, lowered.
 #[derive(Clone)]
 pub struct Launch {
+    /// Its loops before they were laid out.
+    pub plain: LoopGraph,
     /// For the interpreter.
     pub loops: LoopGraph,
     /// For code generators.
@@ -101,15 +103,37 @@ fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<L
         simplify_loops(&loops, settings)
     })?;
 
+    laid_out(loops, passes, settings, |loops| {
+        schedule(loops, &settings.machine)
+    })
+}
+
+/// The launch of plain loops, see [`Launch::plain`], that were laid out by
+/// [`schedule_as`](super::schedule::schedule_as).
+///
+/// # Errors
+/// When a rule fails, which is a mistake in it.
+pub fn of_layout(plain: &LoopGraph, layout: LoopGraph, settings: &Settings) -> Result<Launch> {
+    let mut passes = Passes::new(settings);
+    laid_out(plain.clone(), &mut passes, settings, |_| Ok(layout))
+}
+
+/// The passes from plain loops on.
+fn laid_out(
+    plain: LoopGraph,
+    passes: &mut Passes,
+    settings: &Settings,
+    schedule: impl FnOnce(&LoopGraph) -> Result<LoopGraph>,
+) -> Result<Launch> {
     // Layout comes when index arithmetic is plain enough to be analysed; what it splits and packs is
     // simplified again.
     let loops = match settings.schedule {
-        Schedule::Plain => loops,
+        Schedule::Plain => plain.clone(),
         Schedule::Default => {
-            let laid_out = passes.run("schedule", &loops, || {
+            let laid_out = passes.run("schedule", &plain, || {
                 match settings.disable.contains("schedule") {
-                    true => Ok(loops.clone()),
-                    false => schedule(&loops, &settings.machine),
+                    true => Ok(plain.clone()),
+                    false => schedule(&plain),
                 }
             })?;
             passes.run("simplify_loops", &laid_out, || {
@@ -120,7 +144,11 @@ fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<L
 
     // Names and order come last, when nothing is rewritten any more.
     let program = passes.run("linearize", &loops, || linearize(&loops))?;
-    Ok(Launch { loops, program })
+    Ok(Launch {
+        plain,
+        loops,
+        program,
+    })
 }
 
 /// Follows each node of the original graph through the passes to the buffer that holds it.

@@ -184,7 +184,7 @@ fn partial(
     order.retain(|r| r != axis);
     order.push(axis.clone());
     reorder(nest, k, &order)?;
-    let mut vectors = PARTIAL;
+    let mut vectors = nest.choice.abreast.unwrap_or(PARTIAL);
     while vectors > 1 && n / lanes < 2 * vectors {
         vectors /= 2;
     }

@@ -2,9 +2,10 @@
 
 use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement};
+use super::choose::choose;
 use super::find::{BLOCK, Contraction};
 use super::operand::{Layout, Operand, Packing};
-use super::tile::{Tile, tile};
+use super::tile::Tile;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
 use crate::ir::{DType, Op, Scalar, UOp};
@@ -62,14 +63,7 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
     let index = c.k.dtype();
     let dtype = c.sum.dtype();
     let lanes = machine.lanes(dtype.size());
-    let first = Operand::new(c, 0, lanes, nest)?;
-    let second = Operand::new(c, 1, lanes, nest)?;
-    let straight = Plan::of(&first, &second, c, machine);
-    let turned = Plan::of(&second, &first, c, machine);
-    let (tile, operands) = match straight.cycles <= turned.cycles {
-        true => (straight.tile, [first, second]),
-        false => (turned.tile, [second, first]),
-    };
+    let (tile, operands) = choose(c, nest, machine)?;
     let widths = [tile.rows, tile.vectors * lanes];
     let depth = c.depth.min(BLOCK);
     let layouts = [
@@ -130,32 +124,6 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
     Ok(builder.statements)
 }
 
-/// One way to assign the factors.
-struct Plan {
-    tile: Tile,
-    cycles: f64,
-}
-
-impl Plan {
-    fn of(rows: &Operand, cols: &Operand, c: &Contraction, machine: &Machine) -> Plan {
-        let tile = tile(rows, cols, c.depth, c.sum.dtype().size(), machine);
-        let contiguous = |o: &Operand| {
-            let inner = o.side.last();
-            inner.is_some_and(|r| stride(&c.out.index, r) == Some(1))
-        };
-        let store = match (contiguous(cols), contiguous(rows)) {
-            (true, _) => 0.3,
-            (_, true) => 1.0,
-            _ => 1.5,
-        };
-        let stored = (rows.size * cols.size) as f64 * store;
-        Plan {
-            tile,
-            cycles: tile.cycles + stored,
-        }
-    }
-}
-
 impl Builder<'_> {
     fn product(&mut self, machine: &Machine, by_item: bool) -> Result<()> {
         let memory = |o: usize, tiles: usize, space: Space, b: &mut Self| {
@@ -169,6 +137,8 @@ impl Builder<'_> {
         let per_part = self.tiles[cut]
             .min(most)
             .min(4.max(self.tiles[cut].div_ceil(PARTS)));
+        let scaled = self.nest.choice.scaled(per_part as f64) as usize;
+        let per_part = scaled.clamp(1, self.tiles[cut]);
         let cut_parts = self.tiles[cut].div_ceil(per_part);
         let other_parts = match self.apart || by_item {
             true => 1,
