@@ -1,7 +1,11 @@
 //! What a schedule must know of the machine: the width of its vectors, its registers, its caches.
 //!
 //! [`Machine::native`] asks the processor and the system once; the others are fixed, for tests and
-//! for looking at code for another machine. Nothing here changes a result, only how fast it comes.
+//! for looking at code for another machine. Nothing here changes a result, only how fast it comes;
+//! but for one field: large products of bf16 are summed by tiles where there are some, see
+//! [`Machine::bf16_tiles`].
+
+mod tiles;
 
 use std::sync::OnceLock;
 
@@ -24,6 +28,9 @@ pub struct Machine {
     pub masks: bool,
     /// Whether there is a dot product of pairs of bf16 (AVX512-BF16).
     pub bf16_dot: bool,
+    /// Whether tiles of bf16 are multiplied in registers of their own (AMX), and the system lets this
+    /// process do it.
+    pub bf16_tiles: bool,
 }
 
 impl Machine {
@@ -37,6 +44,7 @@ impl Machine {
                 l1: cache(1, found.l1),
                 l2: cache(2, found.l2),
                 l3: cache(3, found.l3),
+                bf16_tiles: found.vector_bytes == 64 && tiles::granted(),
                 ..found
             }
         })
@@ -53,6 +61,15 @@ impl Machine {
             fma: true,
             masks: true,
             bf16_dot: false,
+            bf16_tiles: false,
+        }
+    }
+
+    /// x86-64 with AVX-512 and tiles of bf16.
+    pub const fn amx() -> Machine {
+        Machine {
+            bf16_tiles: true,
+            ..Machine::avx512()
         }
     }
 
@@ -67,6 +84,7 @@ impl Machine {
             fma: true,
             masks: false,
             bf16_dot: false,
+            bf16_tiles: false,
         }
     }
 
@@ -81,6 +99,7 @@ impl Machine {
             fma: false,
             masks: false,
             bf16_dot: false,
+            bf16_tiles: false,
         }
     }
 

@@ -120,8 +120,8 @@ fn a_compiler_that_fails() {
     let Error::Compile { source_path, .. } = error else {
         panic!("{text}");
     };
-    let flags = "-O2 -std=gnu11 -fvisibility=hidden -fPIC -shared -ffp-contract=off -fwrapv \
-                 -fno-trapping-math -fno-math-errno -march=native";
+    let flags = "-O1 -std=gnu11 -fvisibility=hidden -fPIC -shared -ffp-contract=off -fwrapv \
+                 -fno-trapping-math -fno-math-errno -Wno-psabi -march=native -nostdlib";
     let expected = format!(
         "{cc} {flags} failed on {}\ndisk full",
         source_path.display()
@@ -130,7 +130,7 @@ fn a_compiler_that_fails() {
     // The source is there to be looked at, and it is what the plan says.
     let source = fs::read_to_string(&source_path).unwrap();
     let kernel = listing(&[double(&[1.0, 2.0]).0], None, engine.settings()).unwrap();
-    assert!(source.starts_with(&kernel), "{source}");
+    assert!(source.contains(&kernel), "{source}");
     fs::remove_file(source_path).unwrap();
 }
 

@@ -146,12 +146,12 @@ fn only_passes_that_keep_the_form_can_be_left_out() {
         };
         Engine::new(settings).map(|_| ())
     };
-    for pass in ["strip_detach", "simplify", "simplify_loops"] {
+    for pass in ["strip_detach", "simplify", "simplify_loops", "schedule"] {
         without(pass).unwrap();
     }
     assert_eq!(
         without("rangeify").unwrap_err().to_string(),
         "UOPC_DISABLE: rangeify can't be left out, as it makes the loop graph; the passes that \
-         can are strip_detach, simplify, simplify_loops"
+         can are strip_detach, simplify, simplify_loops, schedule"
     );
 }

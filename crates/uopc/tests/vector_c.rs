@@ -15,21 +15,37 @@ use rand::rngs::StdRng;
 use uopc::backend::c::prelude::{Helper, source};
 use uopc::backend::c::scalar::c_type;
 use uopc::backend::c::vector::{self, Spelled};
-use uopc::ir::dtype::DType;
+use uopc::ir::op::Op;
 use uopc::ir::scalar::{Scalar, apply};
 
-/// Ways to compile, and whether this machine can run the result.
-fn targets() -> Vec<(&'static str, Vec<&'static str>)> {
-    let mut targets = vec![
-        ("native", vec!["-O2", "-march=native"]),
-        ("basic", vec!["-O1"]),
-    ];
+/// A way to compile.
+struct Target {
+    name: &'static str,
+    flags: Vec<&'static str>,
+}
+
+/// A library that was compiled so.
+struct Built {
+    lanes: usize,
+    target: &'static str,
+    library: Library,
+    _folder: tempfile::TempDir,
+}
+
+/// Those whose result this machine can run.
+fn targets() -> Vec<Target> {
+    let target = |name, flags: &[&'static str]| Target {
+        name,
+        flags: flags.to_vec(),
+    };
+    let native = target("native", &["-O2", "-march=native"]);
+    let mut targets = vec![native, target("basic", &["-O1"])];
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2")
         && is_x86_feature_detected!("fma")
         && is_x86_feature_detected!("f16c")
     {
-        targets.push(("avx2", vec!["-O2", "-mavx2", "-mfma", "-mf16c"]));
+        targets.push(target("avx2", &["-O2", "-mavx2", "-mfma", "-mf16c"]));
     }
     targets
 }
@@ -73,7 +89,7 @@ impl File {
 }
 
 /// Compares every case's function, named by its position and the number of lanes.
-fn check(libraries: &[(String, usize, Library)], cases: &[Case]) {
+fn check(libraries: &[Built], cases: &[Case]) {
     let mut rng = StdRng::seed_from_u64(7);
     for (i, case) in cases.iter().enumerate() {
         let mut columns = arguments(case, &mut rng);
@@ -91,13 +107,21 @@ fn check(libraries: &[(String, usize, Library)], cases: &[Case]) {
                 apply(&case.op, case.dtype, &args)
             })
             .collect();
-        for (target, lanes, library) in libraries {
+        for Built {
+            target,
+            lanes,
+            library,
+            ..
+        } in libraries
+        {
             let result = run(library, &format!("f{i}"), case, &columns);
             for row in 0..rows {
                 let found = Scalar::from_bits(case.dtype, result[row]);
+                if Scalar::same(expected[row], found) {
+                    continue;
+                }
                 let args: Vec<String> = columns.iter().map(|c| format!("{:x}", c[row])).collect();
-                assert!(
-                    Scalar::same(expected[row], found),
+                panic!(
                     "{:?} at {:?}x{lanes} of {args:?}: Rust {}, {target} C {found} ({:x}, {:x})",
                     case.op,
                     case.sources,
@@ -110,39 +134,69 @@ fn check(libraries: &[(String, usize, Library)], cases: &[Case]) {
     }
 }
 
-#[test]
-fn vectors_agree_with_rust() {
-    let cases = cases();
-    let mut jobs = Vec::new();
-    for lanes in [4, 8, 16] {
-        let mut file = File::default();
-        for (i, case) in cases.iter().enumerate() {
-            file.function(&format!("f{i}"), case, lanes);
-        }
-        let text = file.text();
-        std::fs::write(format!("/tmp/vo/ops{lanes}.c"), &text).expect("DEBUG");
-        for (target, flags) in targets() {
-            jobs.push((target, lanes, text.clone(), flags));
-        }
-    }
-    let mut folders = Vec::new();
-    let mut libraries = Vec::new();
+/// The file compiled for each target, two at a time.
+fn build(files: &[(usize, File)], targets: &[Target]) -> Option<Vec<Built>> {
+    let jobs: Vec<_> = (files.iter())
+        .flat_map(|(lanes, file)| {
+            targets
+                .iter()
+                .map(move |target| (*lanes, file.text(), target))
+        })
+        .collect();
+    let mut built = Vec::new();
     for pair in jobs.chunks(2) {
         let compiled = std::thread::scope(|scope| {
             let started: Vec<_> = pair
                 .iter()
-                .map(|(_, _, text, flags)| scope.spawn(|| compile(text, flags)))
+                .map(|(_, text, target)| scope.spawn(|| compile(text, &target.flags)))
                 .collect();
             let ended = started.into_iter().map(|job| job.join().expect("compiles"));
             ended.collect::<Vec<_>>()
         });
-        for ((target, lanes, _, _), compiled) in pair.iter().zip(compiled) {
-            let Some((folder, library)) = compiled else {
-                return;
-            };
-            folders.push(folder);
-            libraries.push((target.to_string(), *lanes, library));
+        for ((lanes, _, target), compiled) in pair.iter().zip(compiled) {
+            let (folder, library) = compiled?;
+            let (lanes, target) = (*lanes, target.name);
+            built.push(Built {
+                lanes,
+                target,
+                library,
+                _folder: folder,
+            });
         }
     }
-    check(&libraries, &cases);
+    Some(built)
+}
+
+fn files(cases: &[Case], lanes: &[usize]) -> Vec<(usize, File)> {
+    let file = |&lanes: &usize| {
+        let mut file = File::default();
+        for (i, case) in cases.iter().enumerate() {
+            file.function(&format!("f{i}"), case, lanes);
+        }
+        (lanes, file)
+    };
+    lanes.iter().map(file).collect()
+}
+
+#[test]
+fn vectors_agree_with_rust() {
+    let cases = cases();
+    if let Some(built) = build(&files(&cases, &[4, 8, 16]), &targets()) {
+        check(&built, &cases);
+    }
+}
+
+/// Vectors that no machine has, and the shortest. Their code is made of that for the others.
+#[test]
+fn long_and_short_vectors_agree_with_rust() {
+    let mut cases = cases();
+    // Casts and sines in all variants are much code that differs in little.
+    let mut position = 0;
+    cases.retain(|case| {
+        position += 1;
+        !matches!(case.op, Op::Cast(_) | Op::Sin(_)) || position % 5 == 0
+    });
+    if let Some(built) = build(&files(&cases, &[2, 32]), &targets()[..1]) {
+        check(&built, &cases);
+    }
 }

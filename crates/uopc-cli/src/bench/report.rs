@@ -245,6 +245,7 @@ mod tests {
                 others: 0.0,
                 cached: true,
             },
+            kernel_times: Vec::new(),
             peak: Some(Peak {
                 gflops: 200.0,
                 gb_s: 40.0,

@@ -148,8 +148,6 @@ fn cnn_flops() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     /// Numbers that were counted once by hand, in millions.
     #[test]
     fn work_is_what_it_was() {

@@ -269,7 +269,7 @@ fn names(u: &UOp, range: &UOp) -> bool {
     toposort(std::slice::from_ref(u)).contains(range)
 }
 
-/// A number that divides every value of an expression, as long as nothing wraps; 0 for the
+/// A power of two that divides every value of an expression, whether it wraps or not; 0 for the
 /// constant 0.
 fn divisor(u: &UOp) -> i128 {
     let nodes = toposort(std::slice::from_ref(u));
@@ -277,15 +277,15 @@ fn divisor(u: &UOp) -> i128 {
     for u in &nodes {
         let of = |k: usize| known.get(&u.src()[k]).copied().unwrap_or(1);
         let found = match u.op() {
-            Op::Const(value) if !u.dtype().is_float() => value.as_i128().saturating_abs(),
-            Op::Add if !u.dtype().is_float() => gcd(of(0), of(1)),
-            Op::Max if !u.dtype().is_float() => gcd(of(0), of(1)),
-            Op::Mul if !u.dtype().is_float() => of(0).saturating_mul(of(1)),
-            Op::Where if !u.dtype().is_float() => gcd(of(1), of(2)),
+            _ if u.dtype().is_float() => 1,
+            Op::Const(value) => value.as_i128(),
+            Op::Add | Op::Max => gcd(of(0), of(1)),
+            Op::Mul => of(0).checked_mul(of(1)).unwrap_or(1),
+            Op::Where => gcd(of(1), of(2)),
             Op::Let { .. } => of(0),
             _ => 1,
         };
-        known.insert(u, found);
+        known.insert(u, found & found.wrapping_neg());
     }
     known.get(u).copied().unwrap_or(1)
 }

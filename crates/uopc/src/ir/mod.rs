@@ -12,6 +12,7 @@ pub mod fold;
 pub mod scalar;
 pub mod bounds;
 pub mod affine;
+pub mod pairs;
 pub mod positions;
 pub mod visit;
 pub mod form;

@@ -63,6 +63,8 @@ fn limit_kernel_size(graph: &Graph, reasons: &mut [Option<Reason>]) {
     // An upper bound of the distinct arithmetic nodes below: a sum, which counts shared ones
     // more than once. Only where it says too many are they counted exactly.
     let mut bound = vec![0u32; graph.len()];
+    // For each node the last one from which a count has met it.
+    let mut met = vec![usize::MAX; graph.len()];
     for i in 0..graph.len() {
         let own = graph.nodes[i].op().is_elementwise() as u32;
         let inherit = |bound: &[u32], reasons: &[Option<Reason>]| {
@@ -75,7 +77,7 @@ fn limit_kernel_size(graph: &Graph, reasons: &mut [Option<Reason>]) {
         if bound[i] <= MAX_ARITHMETIC {
             continue;
         }
-        let exact = count_arithmetic(graph, reasons, i);
+        let exact = count_arithmetic(graph, reasons, i, &mut met);
         if exact <= MAX_ARITHMETIC {
             bound[i] = exact;
             continue;
@@ -109,13 +111,12 @@ fn arithmetic_below(graph: &Graph, mut i: usize) -> usize {
 }
 
 /// Distinct arithmetic nodes that the kernel of node i computes, counted up to just above the
-/// limit.
-fn count_arithmetic(graph: &Graph, reasons: &[Option<Reason>], i: usize) -> u32 {
-    let mut seen = rustc_hash::FxHashSet::default();
+/// limit. Marks what it meets in `met`.
+fn count_arithmetic(graph: &Graph, reasons: &[Option<Reason>], i: usize, met: &mut [usize]) -> u32 {
     let mut stack = vec![i];
     let mut count = 0;
     while let Some(k) = stack.pop() {
-        if !seen.insert(k) {
+        if std::mem::replace(&mut met[k], i) == i {
             continue;
         }
         count += graph.nodes[k].op().is_elementwise() as u32;

@@ -128,6 +128,14 @@ rule_table! {
         Ok(x.add(&number(found(q.checked_mul(-c))?, u)?)?)
     }
 
+    /// q*g + r < d => q < d/g and d < q*g + r => (d+1)/g - 1 < q if 0 <= r < g divides exactly
+    Int cmplt_sum [cmplt] (u, bounds) {
+        let (x, d, greater) = compared(u)?;
+        let limit = if greater { found(d.checked_add(1))? } else { d };
+        let (g, q, _) = split(x, limit.checked_abs().unwrap_or(i128::MAX), bounds)?;
+        compare(&q.build(x)?, limit / g - greater as i128, greater)
+    }
+
     /// x + c < d => x < d - c and d < x + c => d - c < x if x + c does not wrap
     Int cmplt_add [cmplt] (u, bounds) {
         let (sum, d, greater) = compared(u)?;
@@ -147,15 +155,6 @@ rule_table! {
         let limit = if greater { d.checked_add(1) } else { Some(d) };
         let limit = found(limit.and_then(|n| n.checked_mul(c)))?;
         compare(x, limit - greater as i128, greater)
-    }
-
-    /// q*g + r < d => q < d/g and d < q*g + r => (d+1)/g - 1 < q if 0 <= r < g divides exactly
-    Int cmplt_sum [cmplt] (u, bounds) {
-        let (x, d, greater) = compared(u)?;
-        let limit = if greater { found(d.checked_add(1))? } else { d };
-        require(limit != 0)?;
-        let (g, q, _) = split(x, limit.checked_abs().unwrap_or(i128::MAX), bounds)?;
-        compare(&q.build(x)?, limit / g - greater as i128, greater)
     }
 }
 

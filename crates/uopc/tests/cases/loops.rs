@@ -27,6 +27,20 @@ pub fn put(cases: &mut Cases) {
             let load = memory.load(&counter(3, 0), Some(&gate)).unwrap();
             cases.put("load_gate_known", load);
         }
+        let (low, high) = (counter(3, 0).cmplt(&int(2)), int(1).cmplt(&counter(4, 1)));
+        let (low, high) = (low.unwrap(), high.unwrap());
+        let gated = |gate: &UOp| memory.load(&counter(3, 0), Some(gate)).unwrap();
+        let zero = UOp::constant(Scalar::zero(dtype));
+        let both = gated(&high.and(&low).unwrap());
+        cases.put("where_gated", low.where_(&both, &zero).unwrap());
+        let neither = gated(&low.logical_not().unwrap().and(&high).unwrap());
+        cases.put("where_gated", low.where_(&zero, &neither).unwrap());
+        let twice = high.where_(&(&both + &both), &(&both * &both)).unwrap();
+        cases.put("where_gated", low.where_(&twice, &zero).unwrap());
+        let larger = both.maximum(&zero).unwrap().cast(DType::F32).unwrap();
+        let zero = UOp::constant(Scalar::zero(DType::F32));
+        cases.put("where_gated", low.where_(&larger, &zero).unwrap());
+
         let sum = &(&counter(3, 0) * &int(4)) + &counter(4, 1);
         let index = &(&sum * &int(5)) + &counter(5, 2);
         cases.put("index_flat", memory.load(&index, None).unwrap());
@@ -52,7 +66,10 @@ pub fn put(cases: &mut Cases) {
 
 /// True for rules of loads and stores, which the graph interpreter does not know.
 pub fn in_loops(rule: &str) -> bool {
-    matches!(rule, "load_gate_known" | "store_gate_true" | "index_flat")
+    matches!(
+        rule,
+        "load_gate_known" | "store_gate_true" | "index_flat" | "where_gated"
+    )
 }
 
 /// Compares a load, or what and where a store writes, for each state of the counters.

@@ -261,6 +261,13 @@ fn bits_and_casts(cases: &mut Cases) {
     cases.each("and_same", &exact, |at| at.x().and(&at.x()).unwrap());
     cases.each("and_same", &exact, |at| at.x().or(&at.x()).unwrap());
     cases.each("xor_same", &exact, |at| at.x().xor(&at.x()).unwrap());
+    cases.each("and_repeated", &exact, |at| {
+        at.x().and(&at.y()).unwrap().and(&at.x()).unwrap()
+    });
+    cases.each("and_repeated", &exact, |at| {
+        let (a, b) = (at.x().and(&at.y()), at.y().and(&at.z()));
+        a.unwrap().and(&b.unwrap()).unwrap()
+    });
     for which in [Op::And, Op::Or, Op::Xor] {
         cases.each("bits_constants", &exact, |at| {
             let inner = op(which.clone(), &[at.x(), at.int(29)]);
@@ -376,6 +383,41 @@ fn divmod(cases: &mut Cases) {
             |at: &At| &(&(&at.below(5) * &at.int(factor)) + &at.other_below(3)) + &at.int(shift);
         cases.each("div_of_sum", signed, |at| div(&sum(at), &at.int(4)));
         cases.each("mod_of_sum", signed, |at| rem(&sum(at), &at.int(4)));
+    }
+
+    // Comparisons of sums and quotients, and remainders of which the quotient is known.
+    let less = |a: &UOp, b: &UOp| a.cmplt(b).unwrap();
+    cases.each("mod_known", signed, |at| {
+        rem(&(&at.below(5) + &at.int(7)), &at.int(6))
+    });
+    cases.each("mod_known", signed, |at| {
+        rem(&(&at.below(5) + &at.int(-6)), &at.int(6))
+    });
+    for (shift, limit) in [(100, 102), (1, 3), (-2, 1), (-2, -1)] {
+        let dtypes = if shift < 0 { signed } else { &INTS };
+        cases.each("cmplt_add", dtypes, |at| {
+            less(&(&at.below(5) + &at.int(shift)), &at.int(limit))
+        });
+        cases.each("cmplt_add", dtypes, |at| {
+            less(&at.int(limit), &(&at.below(5) + &at.int(shift)))
+        });
+    }
+    for limit in [4, 0, -2] {
+        let dtypes = if limit < 0 { signed } else { &INTS };
+        cases.each("cmplt_div", dtypes, |at| {
+            less(&div(&at.x(), &at.int(3)), &at.int(limit))
+        });
+        cases.each("cmplt_div", dtypes, |at| {
+            less(&at.int(limit), &div(&at.x(), &at.int(3)))
+        });
+    }
+    for limit in [4, 8, 24, 36] {
+        cases.each("cmplt_sum", &INTS, |at| less(&sum(at), &at.int(limit)));
+        cases.each("cmplt_sum", &INTS, |at| less(&at.int(limit - 1), &sum(at)));
+        cases.each("cmplt_sum", signed, |at| {
+            let down = &(&at.below(5) * &at.int(-4)) + &at.other_below(3);
+            less(&(&down + &at.int(1)), &at.int(8 - limit))
+        });
     }
 
     // Digits of any number, negative ones too, and whatever wraps.

@@ -6,6 +6,7 @@ use uopc::ir::form::LoopGraph;
 use uopc::ir::op::{Exec, Op, Space};
 use uopc::machine::Machine;
 use uopc::pass::schedule::choice::Choice;
+use uopc::pass::schedule::narrow::narrow;
 use uopc::pass::schedule::nest::{Nest, is_range};
 use uopc::pass::schedule::rewrite::{self, Axis, Outcome, Refusal, Tail};
 use uopc::pass::schedule::schedule_as;
@@ -17,6 +18,7 @@ pub fn machine(name: &str) -> Result<Machine, String> {
         "avx512" => Ok(Machine::avx512()),
         "avx2" => Ok(Machine::avx2()),
         "portable" => Ok(Machine::portable()),
+        "amx" => Ok(Machine::amx()),
         other => Err(format!("no machine is called {other}")),
     }
 }
@@ -59,6 +61,7 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
                 "exact" => Tail::Exact,
                 "gate" => Tail::Gate,
                 "peel" => Tail::Peel,
+                "short" => Tail::Short,
                 other => return Err(format!("no tail is {other}")),
             };
             rewrite::split(nest, &range(nest, r)?, number(size)?, tail).map(drop)
@@ -69,6 +72,15 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
             rewrite::reorder(nest, number(k)?, &order)
         }
         ["fission", r, k] => rewrite::fission(nest, &range(nest, r)?, number(k)?).map(drop),
+        ["unit", r] => rewrite::unit(nest, &range(nest, r)?),
+        ["restart", l, k, n] => {
+            let local = local(nest, l)?;
+            rewrite::restart(nest, &local, number(k)?, number(n)?).map(drop)
+        }
+        ["partition", k, r] => {
+            let range = range(nest, r)?;
+            rewrite::partition(nest, number(k)?, &range)
+        }
         ["share", k] => rewrite::share(nest, number(k)?),
         ["exec", r, kind] => rewrite::set_exec(nest, &range(nest, r)?, exec(kind)?).map(drop),
         ["expand", l, a, ref ids @ ..] => {
@@ -83,6 +95,7 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
             let ids = ranges(nest, ids)?;
             rewrite::privatise(nest, number(k)?, &ids).map(drop)
         }
+        ["narrow"] => narrow(nest).map_err(Refusal::from),
         ["inward", r, kind, a] => {
             rewrite::inward(nest, &range(nest, r)?, exec(kind)?, axis(a)?).map(drop)
         }

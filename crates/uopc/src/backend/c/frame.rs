@@ -39,6 +39,8 @@ pub(super) struct Frame {
     pub(super) masks: Vec<Vec<UOp>>,
     /// Whether stores went around the cache.
     pub(super) streams: bool,
+    /// Whether it multiplies tiles.
+    pub(super) tiles: bool,
     /// How many ranges, scratch memories and names a nest has.
     pub(super) ranges: usize,
     pub(super) locals: usize,
@@ -95,6 +97,7 @@ impl Frame {
             blocks: Vec::new(),
             masks: Vec::new(),
             streams: false,
+            tiles: false,
             ranges: 0,
             locals: 0,
             names: 0,
@@ -114,6 +117,17 @@ impl Frame {
     /// The lines together.
     pub(super) fn text(&self) -> String {
         self.lines.concat()
+    }
+
+    /// The lines of a function that a thread runs: tiles need a state of the thread's.
+    pub(super) fn body(&self) -> String {
+        match self.tiles {
+            true => format!(
+                "  bf16_tiles_begin();\n{}  bf16_tiles_end();\n",
+                self.text()
+            ),
+            false => self.text(),
+        }
     }
 
     /// Keeps a place for the line of a name, which is written when the name is first used.
@@ -225,7 +239,7 @@ impl Renderer<'_> {
             .expect("a string takes all text");
         }
         let values: Vec<&str> = frame.given.iter().map(|g| g.value.as_str()).collect();
-        let body = frame.text();
+        let body = frame.body();
         if values.is_empty() {
             write!(
                 self.parts,

@@ -145,7 +145,9 @@ fn is_free_of_order(body: &[Step], range: &UOp, rounds: i128, bounds: &mut Bound
     for (step, of_step) in body.iter().enumerate() {
         match of_step {
             // Scratch of each round, and loops of rounds' own lengths, are none of vectors.
-            Step::Declare(..) | Step::Open(Block::Loop(_) | Block::Nest) => return false,
+            Step::Declare(..) | Step::Tile(_) | Step::Open(Block::Loop(_) | Block::Nest) => {
+                return false;
+            }
             Step::Let(_) | Step::Store(_) | Step::Open(Block::If(_) | Block::Lanes(_)) => {}
             Step::Close => {}
         }

@@ -11,6 +11,7 @@ mod lanes;
 mod registers;
 mod share;
 mod nests;
+mod tiles;
 mod frame;
 mod value;
 mod access;

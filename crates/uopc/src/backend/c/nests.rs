@@ -57,7 +57,7 @@ fn sums_products(scope: &[Step], memory: &UOp) -> bool {
             Step::Close => {
                 loops.pop();
             }
-            Step::Declare(..) | Step::Let(_) | Step::Store(_) => {}
+            Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Tile(_) => {}
         }
         let Step::Store(u) = step else {
             return false;
@@ -163,7 +163,7 @@ fn nothing_is_left(steps: &[Step], from: usize, to: usize) -> bool {
             Step::Declare(u, _) | Step::Let(u) => {
                 names.insert(u);
             }
-            Step::Store(_) | Step::Open(_) | Step::Close => {}
+            Step::Store(_) | Step::Tile(_) | Step::Open(_) | Step::Close => {}
         }
     }
     let behind = steps[to..].iter().flat_map(|step| step.reads());
@@ -175,7 +175,7 @@ fn nothing_is_left(steps: &[Step], from: usize, to: usize) -> bool {
 fn declare_places(steps: &[Step], from: usize, end: usize) -> impl Iterator<Item = (usize, UOp)> {
     let places = (from..end).filter_map(|i| match &steps[i] {
         Step::Declare(memory, _) => Some((i, memory.clone())),
-        Step::Let(_) | Step::Store(_) | Step::Open(_) | Step::Close => None,
+        Step::Let(_) | Step::Store(_) | Step::Tile(_) | Step::Open(_) | Step::Close => None,
     });
     places.collect::<Vec<_>>().into_iter()
 }
@@ -196,7 +196,7 @@ fn statements(steps: &[Step], closers: &[usize], from: usize, end: usize) -> Vec
             Step::Let(_) => {
                 begin.get_or_insert(at);
             }
-            Step::Store(_) | Step::Open(_) => {
+            Step::Store(_) | Step::Tile(_) | Step::Open(_) => {
                 found.push((begin.take().unwrap_or(at), next));
             }
             Step::Declare(..) | Step::Close => {}
@@ -213,6 +213,9 @@ fn memories(steps: &[Step]) -> FxHashSet<UOp> {
         found.extend(loads(step).iter().map(|u| u.src()[0].clone()));
         if let Step::Store(u) = step {
             found.insert(u.src()[0].clone());
+        }
+        if let Step::Tile(tile) = step {
+            found.extend(tile.memories.iter().cloned());
         }
     }
     found
@@ -246,7 +249,8 @@ fn stands_alone(
             Step::Let(u) => {
                 names.insert(u.clone());
             }
-            Step::Open(Block::Nest) => return false,
+            // A tile is a function already.
+            Step::Tile(_) | Step::Open(Block::Nest) => return false,
             Step::Open(Block::Loop(range)) => {
                 if matches!(
                     range.op(),

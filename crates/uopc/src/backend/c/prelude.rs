@@ -83,6 +83,8 @@ pub enum Helper {
     SinFar(DType),
     /// Sine of x + k quarter turns.
     Sin(DType),
+    /// The product of two tiles of bf16, and what is around it.
+    Tile,
     /// One on vectors.
     Vector(VectorHelper),
 }
@@ -115,6 +117,7 @@ impl Helper {
             SinNear(t) => format!("sin_near_{t}"),
             SinFar(t) => format!("sin_far_{t}"),
             Sin(t) => format!("sin_{t}"),
+            Tile => "bf16_tile".into(),
             Vector(v) => v.name(),
         }
     }
@@ -135,6 +138,7 @@ impl Helper {
             Exp(t) | Exp2(t) | Log2(t) | SinNear(t) => vec![Bits(t), FromBits(t)],
             SinFar(t) => vec![Bits(t), FromBits(t), TwoOverPi(t)],
             Sin(t) => vec![SinNear(t), SinFar(t)],
+            Tile => vec![Widen(BF16), FromBits(F32)],
             Vector(v) => v.needs(),
             Bits(_) | FromBits(_) | Bitcast(_) | FloatToInt(..) | Max(_) | FloorDiv(_)
             | FloorMod(_) | Shl(_) | Shr(_) | TwoOverPi(_) => vec![],
@@ -170,6 +174,9 @@ impl Helper {
             SinNear(_) => "Sine of x + k quarter turns: x minus multiples of pi/2.",
             SinFar(_) => "The same for large x: x times 2/pi, modulo 4, in integers.",
             Sin(_) => "Sine of x + k quarter turns.",
+            Tile => {
+                "32 by 32 sums of products of bf16, by the processor's tiles where it has some."
+            }
             Vector(v) => v.comment(),
         }
     }
@@ -223,6 +230,7 @@ impl Helper {
             Exp(_) | Exp2(_) | Log2(_) | SinNear(_) | SinFar(_) => recorded::<f64>(self),
             TwoOverPi(t) => two_over_pi(t),
             Sin(t) => sine(t),
+            Tile => super::tiles::SOURCE.into(),
             Vector(v) => v.definition(),
         }
     }

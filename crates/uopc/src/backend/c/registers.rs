@@ -93,7 +93,7 @@ fn copies(steps: &[Step]) -> Vec<i128> {
             Step::Close => {
                 open.pop();
             }
-            Step::Declare(..) | Step::Let(_) | Step::Store(_) => {}
+            Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Tile(_) => {}
         }
     }
     copies

@@ -49,7 +49,7 @@ use super::prelude::Helper;
 use super::registers::{Layout, layouts, written_out};
 use super::scalar::{bare, c_type};
 use super::steps::{self, Block, Step};
-use super::{nests, share};
+use super::{nests, share, tiles};
 use crate::ir::bounds::Bounds;
 use crate::ir::form::{Program, params};
 use crate::ir::op::{Combine, Exec, Op, ParamMode};
@@ -198,7 +198,7 @@ pub fn kernel(program: &Program, nests: &mut Nests) -> Kernel {
         false => parameters.join(", "),
     };
     c.fence();
-    let body = c.frames[0].text();
+    let body = c.frames[0].body();
     Kernel {
         parts: c.parts,
         text: format!("({list}) {{\n{body}}}\n"),
@@ -221,6 +221,7 @@ fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<
     let mut steps = steps::steps(program);
     let mut bounds = Bounds::new();
     let mut names = steps::highest_name(&steps);
+    steps = tiles::tiles(steps, &mut bounds);
     let ranges = written_out(&steps);
     if !ranges.is_empty() {
         steps = steps::write_out(steps, &ranges, &mut names);
@@ -228,7 +229,12 @@ fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<
     let (mut steps, mut lanes) = vectorise(&steps, &mut bounds);
     let threads = steps.iter().any(|step| match step {
         Step::Open(Block::Loop(range)) => is_thread(range),
-        Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Open(_) | Step::Close => false,
+        Step::Declare(..)
+        | Step::Let(_)
+        | Step::Store(_)
+        | Step::Tile(_)
+        | Step::Open(_)
+        | Step::Close => false,
     });
     let wide = threads || !lanes.is_empty() || !ranges.is_empty();
     let mut layouts = FxHashMap::default();
@@ -272,8 +278,8 @@ pub(super) fn is_thread(range: &UOp) -> bool {
     )
 }
 
-/// Scratch memory that is named inside and outside of a thread loop: the loop's function gets it by
-/// its address.
+/// Scratch memory that is named inside and outside of a thread loop, or by a tile: functions get it
+/// by its address.
 fn crossing(steps: &[Step]) -> Vec<UOp> {
     let mut declared: FxHashMap<&UOp, usize> = FxHashMap::default();
     let mut found = Vec::new();
@@ -290,6 +296,7 @@ fn crossing(steps: &[Step]) -> Vec<UOp> {
                 declared.insert(memory, part);
             }
             Step::Store(u) => named.push(u.src()[0].clone()),
+            Step::Tile(tile) => found.extend(tile.memories.iter().cloned()),
             Step::Open(block) => {
                 open.push(part);
                 if matches!(block, Block::Loop(range) if is_thread(range)) {
@@ -361,6 +368,7 @@ impl Renderer<'_> {
             Step::Declare(memory, start) => self.declare(memory, *start),
             Step::Let(u) => self.named_value(u),
             Step::Store(u) => self.store(u),
+            Step::Tile(tile) => self.tile(tile),
             Step::Open(Block::Loop(range)) if is_thread(range) => self.open_part(range),
             Step::Open(Block::Loop(range)) => self.open_loop(range),
             Step::Open(Block::If(condition)) => {

@@ -38,6 +38,11 @@ pub(super) fn share(steps: &[Step], lanes: &mut Lanes, names: &mut u32) -> Vec<S
                 sharing.forget(|memory| *memory == store.src()[0]);
                 sharing.out.push(Step::Store(store));
             }
+            Step::Tile(tile) => {
+                let tile = tile.mapped(|u| sharing.value(u));
+                sharing.forget(|memory| *memory == tile.memories[0]);
+                sharing.out.push(Step::Tile(Box::new(tile)));
+            }
             Step::Open(block) => {
                 if let Block::Loop(_) = block {
                     // What the loop writes is not the same in each of its rounds.
@@ -63,6 +68,7 @@ pub(super) fn share(steps: &[Step], lanes: &mut Lanes, names: &mut u32) -> Vec<S
 fn written(steps: &[Step]) -> FxHashSet<UOp> {
     let stores = steps.iter().filter_map(|step| match step {
         Step::Store(u) => Some(u.src()[0].clone()),
+        Step::Tile(tile) => Some(tile.memories[0].clone()),
         Step::Declare(..) | Step::Let(_) | Step::Open(_) | Step::Close => None,
     });
     stores.collect()

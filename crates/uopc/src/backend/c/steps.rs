@@ -8,6 +8,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::fold::Folder;
+use super::tiles::Tile;
 use crate::ir::form::Program;
 use crate::ir::op::{Combine, Op};
 use crate::ir::{DType, Scalar, UOp};
@@ -21,6 +22,8 @@ pub(super) enum Step {
     Let(UOp),
     /// A STORE without a gate: gates are blocks.
     Store(UOp),
+    /// A product of tiles.
+    Tile(Box<Tile>),
     /// A block opens.
     Open(Block),
     /// The innermost block closes.
@@ -130,7 +133,7 @@ pub(super) fn closers(steps: &[Step]) -> Vec<usize> {
                 let opener: usize = open.pop().expect("blocks nest");
                 closers[opener] = i;
             }
-            Step::Declare(..) | Step::Let(_) | Step::Store(_) => {}
+            Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Tile(_) => {}
         }
     }
     closers
@@ -141,6 +144,7 @@ impl Step {
     pub(super) fn reads(&self) -> &[UOp] {
         match self {
             Step::Let(u) | Step::Store(u) => u.src(),
+            Step::Tile(tile) => &tile.scalars,
             Step::Open(Block::Loop(range)) => range.src(),
             Step::Open(Block::If(u) | Block::Lanes(u)) => std::slice::from_ref(u),
             Step::Declare(..) | Step::Open(Block::Nest) | Step::Close => &[],
@@ -192,7 +196,7 @@ fn take_body(pending: &mut Vec<Step>) -> Vec<Step> {
             Step::Open(_) => depth += 1,
             Step::Close if depth == 0 => break,
             Step::Close => depth -= 1,
-            Step::Declare(..) | Step::Let(_) | Step::Store(_) => {}
+            Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Tile(_) => {}
         }
         body.push(step);
     }
@@ -219,7 +223,7 @@ pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, mut names: Option<&mut 
             match step {
                 Step::Open(_) => skipped += 1,
                 Step::Close => skipped -= 1,
-                Step::Declare(..) | Step::Let(_) | Step::Store(_) => {}
+                Step::Declare(..) | Step::Let(_) | Step::Store(_) | Step::Tile(_) => {}
             }
             continue;
         }
@@ -244,6 +248,7 @@ pub(super) fn copy(body: &[Step], range: &UOp, at: &UOp, mut names: Option<&mut 
                 copied.push(Step::Let(made));
             }
             Step::Store(u) => copied.push(Step::Store(folder.of(u))),
+            Step::Tile(tile) => copied.push(Step::Tile(Box::new(tile.mapped(|u| folder.of(u))))),
             Step::Open(block) => {
                 let condition = |u: &UOp, folder: &mut Folder| {
                     let u = folder.of(u);
@@ -303,7 +308,7 @@ pub(super) fn highest_name(steps: &[Step]) -> u32 {
     };
     let numbers = steps.iter().map(|step| match step {
         Step::Let(u) | Step::Declare(u, _) => number(u),
-        Step::Store(_) | Step::Open(_) | Step::Close => 0,
+        Step::Store(_) | Step::Tile(_) | Step::Open(_) | Step::Close => 0,
     });
     numbers.max().unwrap_or(0)
 }
@@ -314,7 +319,9 @@ pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
     for step in steps {
         let own = match &step {
             Step::Let(u) => Some(u.src()[0].clone()),
-            Step::Declare(..) | Step::Store(_) | Step::Open(_) | Step::Close => None,
+            Step::Declare(..) | Step::Store(_) | Step::Tile(_) | Step::Open(_) | Step::Close => {
+                None
+            }
         };
         let mut inner = loads(&step);
         inner.retain(|u| Some(u) != own.as_ref());
@@ -339,6 +346,7 @@ pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
             }
             Step::Store(u) => Step::Store(folder.of(&u)),
             Step::Open(Block::If(u)) => Step::Open(Block::If(folder.of(&u))),
+            Step::Tile(tile) => Step::Tile(Box::new(tile.mapped(|u| folder.of(u)))),
             step => step,
         });
     }

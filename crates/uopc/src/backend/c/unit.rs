@@ -15,7 +15,7 @@ use crate::ir::form::Program;
 use crate::ir::op::{Exec, Op};
 
 /// The least size of a file, in bytes, for which another compiler is started: it takes about 30 ms
-/// before it does anything, and 5 ms for each kilobyte.
+/// before it does anything, and 4 ms for each kilobyte.
 const LEAST_FILE: usize = 8 << 10;
 
 /// A C source file and what is in it.

@@ -1,14 +1,15 @@
 //! Contractions: a sum of products in one chain becomes a tiled, packed matrix product.
 //!
 //! [`find`] takes a chain and the store of its result apart; [`operand`] says how each factor lies
-//! in memory and packs it; [`tile`] costs the tiles that can be kept in registers and [`choose`] takes
-//! one; [`build`] writes the new statements. Each element of the result is still one chain over k in order, so tiles,
-//! packing and threads change no bit.
+//! in memory and packs it; [`tile`] costs the tiles that registers can hold and [`choose`] takes one;
+//! [`build`] writes the new statements. Each element of the result is still one chain over k in order,
+//! so tiles, packing and threads change no bit.
 
 mod build;
 mod choose;
 mod find;
 mod operand;
+mod pairs;
 mod tile;
 
 use super::narrow::narrow;

@@ -213,11 +213,12 @@ pub(super) fn cut(nest: &mut Nest, k: usize, work: f64) -> Result<usize> {
         return Ok(0);
     };
     let each = work / around / n as f64;
-    let least = (4.0 * nest.choice.scaled(PIECE_WORK) / each) as usize;
-    let piece = least
-        .max(n.div_ceil(MOST_PIECES))
-        .next_power_of_two()
-        .min(n);
+    let least = (nest.choice.scaled(PIECE_WORK) / each) as usize;
+    let piece = least.max(n.div_ceil(MOST_PIECES)).min(n.div_ceil(ENOUGH));
+    let piece = piece.next_power_of_two() / 2;
+    if piece < 2 {
+        return Ok(0);
+    }
     let done = attempt(nest, |nest| {
         let parts = split(nest, &range, piece, Tail::Peel)?;
         partition(nest, k, &parts.outer)?;

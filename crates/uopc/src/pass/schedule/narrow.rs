@@ -10,7 +10,7 @@
 //!
 //! Keeps:    every value, bit for bit, and which elements are read.
 //! Cost:     a bounded number of simplifications for each gate and choice that holds a division.
-//! Example:  tests/golden/schedule/padded.uir
+//! Example:  tests/golden/schedule/narrow_padded.uir
 
 mod facts;
 mod wrap;
@@ -21,6 +21,7 @@ use super::affine::{replaced, simplify, simplify_under};
 use super::nest::{Nest, Statement};
 use crate::error::Result;
 use crate::ir::bounds::Bounds;
+use crate::ir::op::Space;
 use crate::ir::visit::{Graph, substitute, toposort};
 use crate::ir::{Op, UOp};
 use crate::rules::select::conjuncts;
@@ -31,7 +32,7 @@ use wrap::Said;
 /// How often the parts of a gate are simplified by each other.
 const ROUNDS: usize = 4;
 /// How many sums in one gate are named.
-const NAMES: u32 = 4;
+const NAMES: usize = 4;
 /// How many different sets of conditions the choices of one statement may stand under.
 const CONTEXTS: usize = 64;
 
@@ -66,15 +67,13 @@ fn put(statement: &mut Statement, mut roots: Vec<UOp>) -> Result<()> {
     statement.values = roots.drain(1..).collect();
     statement.index = roots.remove(0);
     // What is written where follows from the gate as well.
-    let Some(gate) = statement.gate.clone().filter(|g| calculated(&[g.clone()])) else {
-        return Ok(());
-    };
-    let index = statement.index.clone();
-    if calculated(&[index.clone()]) && toposort(&[index.clone(), gate.clone()]).iter().any(divides)
-    {
-        let (index, gate) = under_gate(&index, &gate)?;
-        statement.index = index;
-        statement.gate = Some(gate);
+    if let Some(gate) = &statement.gate {
+        let index = statement.index.clone();
+        if toposort(&[index.clone(), gate.clone()]).iter().any(divides) {
+            let (index, gate) = under_gate(&index, gate)?;
+            statement.index = index;
+            statement.gate = Some(gate);
+        }
     }
     Ok(())
 }
@@ -82,13 +81,6 @@ fn put(statement: &mut Statement, mut roots: Vec<UOp>) -> Result<()> {
 /// Whether a node is what this pass would like to be without.
 fn divides(u: &UOp) -> bool {
     matches!(u.op(), Op::FloorDiv | Op::FloorMod)
-}
-
-/// Whether nothing below the roots is read from memory.
-fn calculated(roots: &[UOp]) -> bool {
-    toposort(roots)
-        .iter()
-        .all(|u| !matches!(u.op(), Op::Load) && !u.dtype().is_float())
 }
 
 /// The roots of a graph with the indices and gates of all loads simplified.
@@ -130,11 +122,10 @@ fn all_of(parts: &[UOp]) -> Result<UOp> {
 /// An index and the gate that it stands under, simplified together.
 fn under_gate(index: &UOp, gate: &UOp) -> Result<(UOp, UOp)> {
     let never = || Ok((index.clone(), UOp::truth(false)));
-    // What reads memory stays as it is and says nothing.
-    let (mut known, read): (Vec<UOp>, Vec<UOp>) =
-        (parts(gate).into_iter()).partition(|p| calculated(std::slice::from_ref(p)));
-    let mut at = index.clone();
-    let movable = calculated(std::slice::from_ref(index));
+    // What they read is read whether or not the gate is open, so it stays what it is.
+    let (hide, show) = reads(&[index.clone(), gate.clone()])?;
+    let mut at = substitute(std::slice::from_ref(index), &hide)?;
+    let mut known = parts(&substitute(std::slice::from_ref(gate), &hide)?[0]);
     let mut names: Vec<wrap::Named> = Vec::new();
     for _ in 0..ROUNDS {
         let Some(now) = each_under_others(&known)? else {
@@ -142,46 +133,53 @@ fn under_gate(index: &UOp, gate: &UOp) -> Result<(UOp, UOp)> {
         };
         let settled = now == known;
         known = now;
-        if (names.len() as u32) < NAMES {
-            match name_a_sum(&known, u32::MAX - names.len() as u32)? {
-                Some((_, Said::Never)) => return never(),
-                Some((part, Said::Period(named))) => {
-                    known.remove(part);
-                    let new = FxHashMap::from_iter([(named.term.clone(), named.value.clone())]);
-                    known = replaced(&known, &new)?;
-                    if movable {
-                        at = replaced(&[at], &new)?.remove(0);
-                    }
-                    names.push(named);
-                    continue;
-                }
-                _ => {}
+        let id = u32::MAX - names.len() as u32;
+        let named = (names.len() < NAMES)
+            .then(|| name_a_sum(&known, id))
+            .transpose()?;
+        match named.flatten() {
+            Some((_, Said::Never)) => return never(),
+            Some((part, Said::Period(named))) => {
+                known.remove(part);
+                let new = FxHashMap::from_iter([(named.term.clone(), named.value.clone())]);
+                known = replaced(&known, &new)?;
+                at = replaced(&at, &new)?;
+                names.push(named);
             }
-        }
-        if settled {
-            break;
+            _ if settled => break,
+            _ => {}
         }
     }
     let Some(bounds) = where_all_hold(&known) else {
         return never();
     };
-    if movable {
-        at = simplify_under(&[at], bounds)?.remove(0);
-    }
+    at = simplify_under(&at, bounds)?;
     // Names are given up in the opposite order, as later ones may stand for earlier ones.
     for named in names.iter().rev() {
         let new = FxHashMap::from_iter([(named.name.clone(), named.meaning.clone())]);
         known = substitute(&known, &new)?;
         known.extend(named.conditions.iter().cloned());
-        if movable {
-            at = substitute(&[at], &new)?.remove(0);
-        }
+        at = substitute(&at, &new)?;
     }
-    known.extend(read);
-    known.push(at);
-    let mut done = simplify(&known)?;
+    known.append(&mut at);
+    let mut done = substitute(&simplify(&known)?, &show)?;
     let at = done.pop().expect("the index was put there");
     Ok((at, all_of(&done)?))
+}
+
+/// Stand-ins for what the roots read, and what they stand for.
+fn reads(roots: &[UOp]) -> Result<(FxHashMap<UOp, UOp>, FxHashMap<UOp, UOp>)> {
+    let (mut hide, mut show) = (FxHashMap::default(), FxHashMap::default());
+    for (k, load) in (toposort(roots).into_iter())
+        .filter(|u| matches!(u.op(), Op::Load))
+        .enumerate()
+    {
+        let memory = UOp::local(u32::MAX - k as u32, Space::Reg, load.dtype(), 1);
+        let unknown = memory.load(&UOp::int(0, load.src()[1].dtype()), None)?;
+        hide.insert(load.clone(), unknown.clone());
+        show.insert(unknown, load);
+    }
+    Ok((hide, show))
 }
 
 /// Conditions, each simplified where the others hold; `None` if they never hold together.

@@ -2,9 +2,10 @@
 
 use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement};
-use super::choose::choose;
+use super::choose::{in_tiles_of_pairs, in_vectors};
 use super::find::{BLOCK, Contraction};
 use super::operand::{Layout, Operand, Packing};
+use super::pairs::{self, Place};
 use super::tile::Tile;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
@@ -23,19 +24,21 @@ const WHOLE_BYTES: usize = 24 << 20;
 const PARTS: usize = 48;
 
 /// A product that has been laid out.
-struct Builder<'a> {
-    c: &'a Contraction,
-    nest: &'a mut Nest,
+pub(super) struct Builder<'a> {
+    pub(super) c: &'a Contraction,
+    pub(super) nest: &'a mut Nest,
     statements: Vec<Statement>,
     /// The dtype of indices.
-    index: DType,
+    pub(super) index: DType,
     /// The dtype of sums.
-    dtype: DType,
+    pub(super) dtype: DType,
     lanes: usize,
     tile: Tile,
     /// The factor that is held element by element, and the one that fills vectors.
-    operands: [Operand; 2],
+    pub(super) operands: [Operand; 2],
     layouts: [Layout; 2],
+    /// Whether tiles of bf16 are multiplied.
+    in_pairs: bool,
     /// How many tiles each side has.
     tiles: [usize; 2],
     /// Which of the two is cut among threads.
@@ -48,11 +51,11 @@ struct Builder<'a> {
     shared: Exec,
     /// The range over the batch, if there is one, and what it stands for.
     around: Vec<UOp>,
-    batch: Vec<(UOp, UOp)>,
+    pub(super) batch: Vec<(UOp, UOp)>,
     /// The block of k, if there are several.
-    block: Option<UOp>,
+    pub(super) block: Option<UOp>,
     /// Elements of k in a block.
-    depth: usize,
+    pub(super) depth: usize,
 }
 
 /// The statements that compute a contraction.
@@ -62,16 +65,23 @@ struct Builder<'a> {
 pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<Statement>> {
     let index = c.k.dtype();
     let dtype = c.sum.dtype();
-    let lanes = machine.lanes(dtype.size());
-    let (tile, operands) = choose(c, nest, machine)?;
-    let widths = [tile.rows, tile.vectors * lanes];
     let depth = c.depth.min(BLOCK);
+    let narrow = pairs::narrow(c, machine);
+    let in_pairs = narrow.is_some();
+    let (lanes, tile, operands) = match narrow {
+        Some(factors) => in_tiles_of_pairs(c, factors, nest)?,
+        None => in_vectors(c, nest, machine)?,
+    };
+    let widths = [tile.rows, tile.vectors * lanes];
     let layouts = [
         Layout::new(&operands[0], widths[0], depth, false),
         Layout::new(&operands[1], widths[1], depth, true),
     ];
     let tiles = [0, 1].map(|o| operands[o].size.div_ceil(widths[o]));
-    let direct = [0, 1].map(|o| operands[o].is_direct(widths[o], o == 1, dtype.size()));
+    let direct = [0, 1].map(|o| {
+        let uses = operands[1 - o].size.div_ceil(widths[1 - o]);
+        !in_pairs && operands[o].is_direct(widths[o], o == 1, uses, dtype.size(), machine)
+    });
     let extents: Vec<usize> = c
         .batch
         .iter()
@@ -99,7 +109,6 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         _ => Some(nest.count(blocks, index, Exec::Serial)?),
     };
     let cut = usize::from(operands[1].size > operands[0].size);
-    let packed = tiles[cut] * layouts[cut].tile * dtype.size();
     let mut builder = Builder {
         c,
         nest,
@@ -110,29 +119,59 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         tile,
         operands,
         layouts,
+        in_pairs,
         tiles,
         cut,
         direct,
-        apart: packed > WHOLE_BYTES && !direct[cut],
+        apart: false,
         shared: exec(threaded && !by_item),
         around,
         batch,
         block,
         depth,
     };
+    let packed = tiles[cut] * builder.packed_tile(cut).bytes();
+    builder.apart = packed > WHOLE_BYTES && !direct[cut];
     builder.product(machine, by_item)?;
     Ok(builder.statements)
 }
 
+/// A packed tile.
+struct PackedTile {
+    dtype: DType,
+    elements: usize,
+}
+
+impl PackedTile {
+    fn bytes(&self) -> usize {
+        self.elements * self.dtype.size()
+    }
+}
+
 impl Builder<'_> {
+    /// What a tile of an operand is when it is packed.
+    fn packed_tile(&self, o: usize) -> PackedTile {
+        match self.in_pairs {
+            true => PackedTile {
+                dtype: pairs::dtype(o),
+                elements: pairs::tile_elements(o, self.depth),
+            },
+            false => PackedTile {
+                dtype: self.dtype,
+                elements: self.layouts[o].tile,
+            },
+        }
+    }
+
     fn product(&mut self, machine: &Machine, by_item: bool) -> Result<()> {
         let memory = |o: usize, tiles: usize, space: Space, b: &mut Self| {
-            b.nest.local(space, b.dtype, tiles * b.layouts[o].tile)
+            let tile = b.packed_tile(o);
+            b.nest.local(space, tile.dtype, tiles * tile.elements)
         };
         let common = if by_item { Space::Cache } else { Space::Arena };
         let (cut, other) = (self.cut, 1 - self.cut);
         // Tiles of the side that is cut in one part: the part's operand stays in the second cache.
-        let tile_bytes = self.layouts[cut].tile * self.dtype.size();
+        let tile_bytes = self.packed_tile(cut).bytes();
         let most = (machine.l2 / 2 / tile_bytes).max(1);
         let per_part = self.tiles[cut]
             .min(most)
@@ -249,6 +288,16 @@ impl Builder<'_> {
             None => zero,
             Some(block) => linear(block, BLOCK, &zero)?,
         };
+        if self.in_pairs {
+            let place = Place {
+                memory,
+                around,
+                stored,
+                tile,
+                first_k: &first_k,
+            };
+            return self.pack_pairs(o, &place);
+        }
         let packing = Packing {
             memory,
             around,
@@ -280,10 +329,15 @@ impl Builder<'_> {
 
     /// Ranges over a tile, and a position in it.
     fn over_tile(&mut self, rows: Exec) -> Result<([UOp; 3], UOp, UOp)> {
+        self.over_tile_by(self.lanes, rows)
+    }
+
+    /// The same with other vectors.
+    fn over_tile_by(&mut self, lanes: usize, rows: Exec) -> Result<([UOp; 3], UOp, UOp)> {
         let m = self.nest.count(self.tile.rows, self.index, rows)?;
-        let u = self.nest.count(self.tile.vectors, self.index, rows)?;
-        let v = self.nest.count(self.lanes, self.index, Exec::Vector)?;
-        let n = linear(&u, self.lanes, &v)?;
+        let u = self.nest.count(self.width(1) / lanes, self.index, rows)?;
+        let v = self.nest.count(lanes, self.index, Exec::Vector)?;
+        let n = linear(&u, lanes, &v)?;
         let at = linear(&m, self.width(1), &n)?;
         Ok(([m, u, v], n, at))
     }
@@ -296,6 +350,9 @@ impl Builder<'_> {
         tile_at: &[UOp; 2],
         inside: &[UOp],
     ) -> Result<UOp> {
+        if let (true, [Some(rows), Some(cols)]) = (self.in_pairs, memories) {
+            return self.pair_sums([rows, cols], stored, inside);
+        }
         let sums = self.nest.local(Space::Reg, self.dtype, self.area());
         let result = self.nest.local(Space::Cache, self.dtype, self.area());
         let (loops, k) = self.steps()?;
@@ -380,6 +437,25 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// How many neighbours of a row of a tile lie side by side in what is stored; whole vectors
+    /// where none do.
+    fn stored_lanes(&mut self, tile: &UOp) -> Result<usize> {
+        let mut lanes = self.lanes;
+        while lanes >= 4 {
+            let ([_, _, v], n, _) = self.over_tile_by(lanes, Exec::Serial)?;
+            let operand = &self.operands[1];
+            let flat = linear(tile, self.width(1), &n)?;
+            let side = digits(&flat, &operand.extents)?;
+            let replace = operand.side.iter().cloned().zip(side).collect();
+            let index = replaced(std::slice::from_ref(&self.c.out.index), &replace)?;
+            if stride(&index[0], &v) == Some(1) {
+                return Ok(lanes);
+            }
+            lanes /= 2;
+        }
+        Ok(self.lanes)
+    }
+
     /// What the launch stores, made from the sums.
     fn epilogue(
         &mut self,
@@ -388,7 +464,8 @@ impl Builder<'_> {
         tile: &[UOp; 2],
         inside: &[UOp],
     ) -> Result<()> {
-        let ([m, u, v], n, at) = self.over_tile(Exec::Serial)?;
+        let lanes = self.stored_lanes(&tile[1])?;
+        let ([m, u, v], n, at) = self.over_tile_by(lanes, Exec::Serial)?;
         let at = match number {
             None => at,
             Some(t) => linear(t, self.area(), &at)?,
@@ -423,33 +500,14 @@ impl Builder<'_> {
         roots.extend(own.clone());
         let new = replaced(&roots, &replace)?;
         let gate = own.map(|_| new[2].clone());
-        let mut ranges = inside.to_vec();
-        let (mut index, mut values, mut gate) = (new[0].clone(), new[1].clone(), gate);
-        if matches!(stride(&index, &v), Some(1)) {
-            ranges.extend([m, u, v]);
-        } else {
-            // Neighbours in memory are rows here: the loop over rows is the innermost.
-            let turned = [m, u, v].map(|r| (r.clone(), extent(&r)));
-            let mut fresh = FxHashMap::default();
-            let mut order = Vec::new();
-            for (r, n) in turned {
-                let plain = self.nest.count(n, self.index, Exec::Serial)?;
-                fresh.insert(r, plain.clone());
-                order.push(plain);
-            }
-            let mut roots = vec![index, values];
-            roots.extend(gate.clone());
-            let new = replaced(&roots, &fresh)?;
-            (index, values) = (new[0].clone(), new[1].clone());
-            gate = gate.map(|_| new[2].clone());
-            ranges.extend([order[1].clone(), order[2].clone(), order[0].clone()]);
-        }
+        let ranges = [inside, &[m, u, v]].concat();
         let memory = self.c.out.memory.clone();
-        self.push(&memory, index, &[values], Combine::Set, gate, ranges);
+        let (index, value) = (new[0].clone(), new[1].clone());
+        self.push(&memory, index, &[value], Combine::Set, gate, ranges);
         Ok(())
     }
 
-    fn push(
+    pub(super) fn push(
         &mut self,
         memory: &UOp,
         index: UOp,

@@ -7,8 +7,9 @@ use super::super::nest::{Nest, Statement, extent_of};
 use super::find::Contraction;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec};
-use crate::ir::visit::toposort;
+use crate::ir::visit::{substitute, toposort};
 use crate::ir::{Op, UOp};
+use crate::machine::Machine;
 
 /// A factor as a function of a position on its side, of k, and of the batch.
 pub struct Operand {
@@ -24,6 +25,8 @@ pub struct Operand {
     pub k: UOp,
     /// Its extent.
     pub depth: usize,
+    /// The extents of the axes that it is made of, if they are known.
+    pub steps: Vec<usize>,
     /// How many neighbours along its side lie side by side in all that it reads.
     pub side_lanes: usize,
     /// The same along k.
@@ -43,12 +46,19 @@ pub struct Direct {
 }
 
 impl Operand {
-    /// Looks at a factor; `lanes` is how many elements a vector holds.
+    /// Looks at a factor, of which `value` is what is read; `lanes` is how many elements a vector
+    /// holds.
     ///
     /// # Errors
     /// Never for a verified graph.
-    pub fn new(c: &Contraction, factor: usize, lanes: usize, nest: &mut Nest) -> Result<Operand> {
-        let (value, side, k) = (&c.factors[factor], &c.sides[factor], &c.k);
+    pub fn new(
+        c: &Contraction,
+        factor: usize,
+        value: &UOp,
+        lanes: usize,
+        nest: &mut Nest,
+    ) -> Result<Operand> {
+        let (side, k) = (&c.sides[factor], &c.k);
         let extents: Vec<usize> = side.iter().filter_map(extent_of).collect();
         let mut operand = Operand {
             value: value.clone(),
@@ -57,6 +67,7 @@ impl Operand {
             extents,
             k: k.clone(),
             depth: c.depth,
+            steps: c.summed.iter().filter_map(extent_of).collect(),
             side_lanes: 1,
             depth_lanes: 1,
             direct: Direct::of(&c.plain[factor], side, &c.summed),
@@ -105,12 +116,12 @@ impl Operand {
     /// How many neighbours along its side are copied at once into tiles of `width`, if they lie side
     /// by side there whatever the tile.
     pub fn groups(&self, width: usize) -> Option<usize> {
-        let inner = self.extents.last().copied().unwrap_or(1);
-        let whole = self.side.len() == 1 || inner.is_multiple_of(width);
+        let whole = 1 << width.trailing_zeros();
         match self.side_lanes {
             1 => None,
-            lanes if width.is_multiple_of(lanes) => Some(lanes),
-            lanes if whole => Some(lanes.min(width.next_power_of_two())),
+            lanes if self.side.len() == 1 => Some(lanes.min(width.next_power_of_two())),
+            // A vector that reached beyond its tile could reach into another row.
+            lanes if lanes.min(whole) >= 4 => Some(lanes.min(whole)),
             _ => None,
         }
     }
@@ -148,8 +159,15 @@ impl Direct {
 impl Operand {
     /// Whether tiles of `width` positions can be read where they are without harm: they end where
     /// the innermost range does, and what a tile reads over and over stays in the first cache.
-    /// `together` says that vectors run along the side.
-    pub fn is_direct(&self, width: usize, together: bool, element: usize) -> bool {
+    /// `together` says that vectors run along the side; `uses` is how often a tile is read.
+    pub fn is_direct(
+        &self,
+        width: usize,
+        together: bool,
+        uses: usize,
+        element: usize,
+        machine: &Machine,
+    ) -> bool {
         let Some(direct) = &self.direct else {
             return false;
         };
@@ -161,10 +179,29 @@ impl Operand {
         if direct.side == 1 {
             // Rows of neighbours, one for each k.
             let lines = (width * element).div_ceil(LINE);
-            direct
+            // Steps of less than a line share lines.
+            let steps = direct.summed.iter().zip(&self.steps);
+            let rows = steps.map(|(&stride, &n)| {
+                let bytes = stride.unsigned_abs() as usize * element;
+                let rows = if bytes < LINE {
+                    (n * bytes).div_ceil(LINE)
+                } else {
+                    n
+                };
+                rows.max(1)
+            });
+            let all = rows.product::<usize>() * lines;
+            let kept = direct
                 .summed
                 .iter()
-                .all(|&s| self.depth * lines <= held(s, element, lines))
+                .all(|&s| all <= held(s, element, lines));
+            // A copy costs more than a few readings from the second cache.
+            let near = direct
+                .summed
+                .iter()
+                .all(|&s| s.unsigned_abs() as usize * element <= NEAR);
+            let few = uses <= FEW && self.size * self.depth * element <= machine.l2 / 2;
+            kept || near && few
         } else {
             // One line of each position at a time.
             !together && step == 1 && width <= held(direct.side, element, 1)
@@ -179,6 +216,10 @@ fn held(stride: i64, element: usize, lines: usize) -> usize {
     WAYS * SETS.min(apart * lines)
 }
 
+/// Uses of a tile for which it is not copied if it lies in the second cache.
+const FEW: usize = 8;
+/// Bytes from one k to the next that the processor fetches ahead.
+const NEAR: usize = 1024;
 /// Bytes in a line.
 const LINE: usize = 64;
 /// Sets of the first cache.
@@ -313,6 +354,7 @@ impl Packing<'_> {
         };
         let below = |x: &UOp, n: usize| x.cmplt(&UOp::int(n as i64, dtype));
         let mut gate: Option<UOp> = None;
+        let mut vector_at: Option<(UOp, UOp)> = None;
         let (s, k) = match layout.fill {
             Fill::Deep(lanes) => {
                 let s = add(self.width, Exec::Serial, nest)?;
@@ -324,7 +366,6 @@ impl Packing<'_> {
                 (s, linear(&outer, lanes, &v)?)
             }
             Fill::Runs { inner, lanes } => {
-                let s = add(self.width, Exec::Serial, nest)?;
                 let whole = UOp::int(inner as i64, dtype);
                 let (first, runs) = match self.whole_depth > self.depth {
                     // A block begins and ends within runs.
@@ -332,23 +373,33 @@ impl Packing<'_> {
                     false => (UOp::int(0, dtype), self.depth.div_ceil(inner)),
                 };
                 let run = first.add(&add(runs, Exec::Serial, nest)?)?;
-                let outer = add(inner / lanes, Exec::Serial, nest)?;
-                let v = add(lanes, Exec::Vector, nest)?;
+                let s = add(self.width, Exec::Serial, nest)?;
+                // Blocks and runs are whole vectors: a block may begin and end within a run.
                 let zero = UOp::int(0, dtype);
-                // Blocks, runs and vectors are multiples of a vector, so that it is all in or out.
-                let begin = linear(&run, inner, &linear(&outer, lanes, &zero)?)?;
-                let begin = begin.sub(self.first_k)?;
+                let vector = UOp::int(lanes as i64, dtype);
+                let start = linear(&run, inner, &zero)?;
+                let mut end = UOp::int((inner / lanes) as i64, dtype);
+                let mut begin = zero.clone();
                 if self.whole_depth > self.depth {
-                    let after = begin.cmplt(&zero)?.logical_not()?;
-                    let before = begin.cmplt(&UOp::int(self.depth as i64, dtype))?;
-                    let mut within = after.and(&before)?;
-                    if !self.whole_depth.is_multiple_of(self.depth) {
-                        let end = UOp::int(self.whole_depth as i64, dtype);
-                        within = within.and(&begin.add(self.first_k)?.cmplt(&end)?)?;
-                    }
-                    gate = Some(simplify(&[within])?.remove(0));
+                    let least = |a: &UOp, b: &UOp| a.cmplt(b)?.where_(a, b);
+                    let before = self.first_k.sub(&start)?.floordiv(&vector)?;
+                    begin = zero.cmplt(&before)?.where_(&before, &zero)?;
+                    let block = self.first_k.add(&UOp::int(self.depth as i64, dtype))?;
+                    let all = UOp::int(self.whole_depth as i64, dtype);
+                    let stop = least(&block, &all)?.sub(&start)?.floordiv(&vector)?;
+                    end = least(&end, &stop)?;
                 }
-                (s, begin.add(&v)?)
+                let bounds = simplify(&[begin.clone(), end.sub(&begin)?])?;
+                let outer = nest.range(&bounds[1], Exec::Serial)?;
+                ranges.push(outer.clone());
+                let v = nest.count(lanes, dtype, Exec::Vector)?;
+                ranges.push(v.clone());
+                // While expressions are simplified, a range of its own says that the vector lies
+                // within the run.
+                let within = nest.count(inner / lanes, dtype, Exec::Serial)?;
+                vector_at = Some((within.clone(), bounds[0].add(&outer)?));
+                let at = linear(&within, lanes, &v)?;
+                (s, start.add(&at)?.sub(self.first_k)?)
             }
             Fill::Across(lanes) => {
                 let k = add(self.depth, Exec::Serial, nest)?;
@@ -388,10 +439,14 @@ impl Packing<'_> {
         if edge && !matches!(layout.fill, Fill::Runs { .. }) {
             value = gated(&value, &below(&deep, self.whole_depth)?, None)?;
         }
+        let mut parts = simplify(&[layout.place(self.stored, &s, &k)?, value])?;
+        if let Some(known) = vector_at {
+            parts = substitute(&parts, &FxHashMap::from_iter([known]))?;
+        }
         Ok(Statement {
             memory: self.memory.clone(),
-            index: layout.place(self.stored, &s, &k)?,
-            values: [value].into_iter().collect(),
+            index: parts[0].clone(),
+            values: [parts[1].clone()].into_iter().collect(),
             combine: Combine::Set,
             gate,
             ranges,

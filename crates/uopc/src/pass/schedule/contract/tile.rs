@@ -54,12 +54,7 @@ pub fn tiles(
 ) {
     let lanes = machine.lanes(element);
     for vectors in 1..=4 {
-        let direct = cols.is_direct(vectors * lanes, true, element);
-        let pack_cols = if direct {
-            0.0
-        } else {
-            packing(cols, vectors * lanes, depth, true)
-        };
+        let width = vectors * lanes;
         for height in 1..=machine.vector_registers {
             if !fits(height, vectors, machine) {
                 break;
@@ -74,11 +69,14 @@ pub fn tiles(
             // Loads compete with other work even where they are fewer.
             let step = sums.max(loads).max(LATENCY).max(far * SECOND_CACHE) + loads / 8.0;
             let ends = 20.0 + 2.0 * (height * vectors) as f64;
-            let direct = rows.is_direct(height, false, element);
-            let pack_rows = if direct {
-                0.0
-            } else {
-                packing(rows, height, depth, false)
+            let [over, down] = [rows.size.div_ceil(height), cols.size.div_ceil(width)];
+            let pack_rows = match rows.is_direct(height, false, down, element, machine) {
+                true => 0.0,
+                false => packing(rows, height, depth, false),
+            };
+            let pack_cols = match cols.is_direct(width, true, over, element, machine) {
+                true => 0.0,
+                false => packing(cols, width, depth, true),
             };
             let cycles = tiles as f64 * (depth as f64 * step + ends) + pack_rows + pack_cols;
             show(Tile {
@@ -100,5 +98,11 @@ fn packing(operand: &Operand, width: usize, depth: usize, together: bool) -> f64
     let elements = (operand.size * depth) as f64;
     let deep = if together { 1 } else { operand.depth_lanes };
     let vector = deep.max(operand.groups(width).unwrap_or(1).min(width));
-    elements * if vector > 1 { 3.0 / vector as f64 } else { 1.2 }
+    // Vectors wait for memory: what is packed is read, written, and read again.
+    elements
+        * if vector > 1 {
+            f64::max(3.0 / vector as f64, 0.8)
+        } else {
+            1.2
+        }
 }

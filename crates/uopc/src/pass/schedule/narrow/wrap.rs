@@ -26,7 +26,7 @@ pub struct Named {
     pub term: UOp,
     /// That term.
     pub value: UOp,
-    /// What the condition says of the sum, beyond its bounds.
+    /// What the name says of the sum.
     pub conditions: Vec<UOp>,
 }
 
@@ -121,6 +121,11 @@ fn name(rest: Sum, of_rest: Interval, allowed: Interval, like: &UOp, id: u32) ->
     let Some(at) = rest.terms.iter().position(|(_, k)| *k == 1) else {
         return Ok(Said::Nothing);
     };
+    // Where the conditions do not hold, they must not seem to because the sum wraps.
+    let anywhere = rest.interval(&mut Bounds::new());
+    if !anywhere.is_some_and(|all| all.within(Interval::whole(like.dtype()))) {
+        return Ok(Said::Nothing);
+    }
     let now = of_rest
         .intersection(allowed)
         .expect("the period was found by this");
@@ -129,13 +134,11 @@ fn name(rest: Sum, of_rest: Interval, allowed: Interval, like: &UOp, id: u32) ->
     let (Ok(meaning), term) = (built(&rest), rest.terms[at].0.clone()) else {
         return Ok(Said::Nothing);
     };
-    let mut conditions = Vec::new();
-    if of_rest.lo < now.lo {
-        conditions.push(meaning.cmplt(&constant(now.lo))?.logical_not()?);
-    }
-    if of_rest.hi > now.hi {
-        conditions.push(meaning.cmplt(&constant(now.hi + 1))?);
-    }
+    // Both, even where other conditions imply one: those are simplified by what the name says.
+    let conditions = vec![
+        meaning.cmplt(&constant(now.lo))?.logical_not()?,
+        meaning.cmplt(&constant(now.hi + 1))?,
+    ];
     let name = UOp::range(&constant(now.hi - now.lo + 1), id, Exec::Serial)?;
     // rest = term + others, and rest = name + lo.
     let mut value = Sum {

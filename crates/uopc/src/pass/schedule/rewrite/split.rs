@@ -124,10 +124,13 @@ pub fn unit(nest: &mut Nest, range: &UOp) -> Outcome<()> {
     let first = UOp::int(0, range.dtype());
     for k in nest.users(range) {
         replace(nest, k, range, &first, &[])?;
-        // Multiples of 0 go, and with them gates that are true now.
+        // Multiples of 0 go, and with them gates that are true now. Extents must stay as others
+        // that share the loops have them.
         let s = &mut nest.statements[k];
-        let new = simplify(&s.roots())?;
-        s.set_roots(&new);
+        if s.ranges.iter().all(|r| extent_of(r).is_some()) {
+            let new = simplify(&s.roots())?;
+            s.set_roots(&new);
+        }
     }
     Ok(())
 }
