@@ -164,7 +164,7 @@ fn cache_bytes(level: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::machine::Machine;
 
     #[test]
     fn a_machine_has_vectors_registers_and_growing_caches() {

@@ -108,7 +108,7 @@ fn attempt(nest: &mut Nest, kind: Kind, rng: &mut SmallRng) -> Outcome<()> {
     match kind {
         Kind::SplitExact => {
             let n = extent_of(&r).unwrap_or(1).max(1);
-            let divisors: Vec<usize> = (1..=n.min(64)).filter(|d| n % d == 0).collect();
+            let divisors: Vec<usize> = (1..=n.min(64)).filter(|d| n.is_multiple_of(*d)).collect();
             let size = divisors[rng.random_range(0..divisors.len())];
             rewrite::split(nest, &r, size, Tail::Exact).map(drop)
         }

@@ -519,7 +519,7 @@ fn products_of_bf16_pairs() {
                 .map(|i| {
                     let exponent = 127 - 70 - i % 8;
                     let other = 127 - 76 + i / 8 % 4;
-                    let a = exponent << 23 | (round as u32 / 8 % 128) << 16;
+                    let a = exponent << 23 | (round / 8 % 128) << 16;
                     (a, 0x8000_0000 | other << 23)
                 })
                 .unzip(),

@@ -2,6 +2,7 @@
 
 pub mod explain;
 pub mod fusion;
+pub mod homes;
 pub mod kernelize;
 pub mod linearize;
 pub mod memory;

@@ -6,11 +6,12 @@ use rustc_hash::FxHashMap;
 
 use crate::debug::{Schedule, Settings};
 use crate::error::Result;
+use crate::ir::UOp;
 use crate::ir::form::{BufferIndex, Kernel, LoopGraph, Plan, Program, ShapeGraph};
 use crate::ir::visit::Graph;
-use crate::ir::{Op, UOp};
 
 use super::Passes;
+use super::homes::homes;
 use super::kernelize::{Kernelized, kernelize};
 use super::linearize::linearize;
 use super::rangeify::rangeify;
@@ -24,8 +25,7 @@ pub struct Lowered {
     pub plan: Plan,
     /// For each kernel of the plan its loops and its instructions.
     pub launches: Vec<Launch>,
-    /// Nodes of the graph whose values are in a buffer, by position in [`Graph::new`] of its
-    /// roots, ascending.
+    /// Nodes whose values are in a buffer, by position in [`Graph::new`] of the roots, ascending.
     pub homes: Vec<(usize, BufferIndex)>,
 }
 
@@ -40,8 +40,7 @@ pub struct Launch {
     pub program: Program,
 }
 
-/// Lowers a graph whose buffers are numbered slots. If it becomes a single kernel, that is
-/// called `name`.
+/// Lowers a graph whose buffers are numbered slots; a single kernel is called `name`.
 ///
 /// # Errors
 /// When the graph reads live memory or holds an op that can't be lowered yet.
@@ -97,12 +96,12 @@ fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<L
     // Loops make movement into index arithmetic, which shape rules could not see.
     let loops = passes.run("rangeify", kernel, || rangeify(kernel))?;
 
-    // Index arithmetic collapses, gates become constants, and products that no fold reads any more
-    // may be computed ahead.
+    // Index arithmetic collapses, and products that no fold reads may be computed ahead.
     let loops = passes.run("simplify_loops", &loops, || {
         simplify_loops(&loops, settings)
     })?;
 
+<<<<<<< HEAD
     laid_out(loops, passes, settings, |loops| {
         schedule(loops, &settings.machine)
     })
@@ -127,14 +126,24 @@ fn laid_out(
 ) -> Result<Launch> {
     // Layout comes when index arithmetic is plain enough to be analysed; what it splits and packs is
     // simplified again.
+=======
+    // Layout needs plain index arithmetic; what it splits and packs is simplified again.
+>>>>>>> main
     let loops = match settings.schedule {
         Schedule::Plain => plain.clone(),
         Schedule::Default => {
+<<<<<<< HEAD
             let laid_out = passes.run("schedule", &plain, || {
                 match settings.disable.contains("schedule") {
                     true => Ok(plain.clone()),
                     false => schedule(&plain),
                 }
+=======
+            let left_out = settings.disable.contains("schedule");
+            let laid_out = passes.run("schedule", &loops, || match left_out {
+                true => Ok(loops.clone()),
+                false => schedule(&loops, &settings.machine),
+>>>>>>> main
             })?;
             passes.run("simplify_loops", &laid_out, || {
                 simplify_loops(&laid_out, settings)
@@ -149,35 +158,4 @@ fn laid_out(
         loops,
         program,
     })
-}
-
-/// Follows each node of the original graph through the passes to the buffer that holds it.
-fn homes(
-    graph: &ShapeGraph,
-    unmarked: &[UOp],
-    stripped: &ShapeGraph,
-    simplified: &[UOp],
-    buffer_of: impl Fn(&UOp) -> Option<BufferIndex>,
-) -> Vec<(usize, BufferIndex)> {
-    let middle = Graph::new(stripped.roots());
-    let mut homes = Vec::new();
-    for (i, u) in Graph::new(graph.roots()).nodes.iter().enumerate() {
-        // Leaves have memory already, and what is below a detach may be gone.
-        let Some(k) = middle
-            .position(&unmarked[i])
-            .filter(|_| !u.src().is_empty())
-        else {
-            continue;
-        };
-        let mut now = &simplified[k];
-        while matches!(now.op(), Op::Reshape(_) | Op::Stage(_)) {
-            now = &now.src()[0];
-        }
-        if let Some(b) = buffer_of(now)
-            && !matches!(now.op(), Op::Buffer { .. })
-        {
-            homes.push((i, b));
-        }
-    }
-    homes
 }

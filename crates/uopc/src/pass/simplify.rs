@@ -12,7 +12,7 @@
 
 use std::sync::LazyLock;
 
-use crate::debug::Settings;
+use crate::debug::{Schedule, Settings};
 use crate::error::Result;
 use crate::ir::form::{LoopGraph, ShapeGraph};
 use crate::ir::{UOp, verify};
@@ -45,7 +45,15 @@ pub fn simplify_loops(loops: &LoopGraph, settings: &Settings) -> Result<LoopGrap
 /// As [`simplify_shapes`].
 pub fn simplify_scalars(roots: &[UOp], settings: &Settings) -> Result<Vec<UOp>> {
     static RULES: LazyLock<RuleSet> = LazyLock::new(rules::scalar_rules);
-    Ok(apply(&RULES, "simplify_loops", roots, settings)?.roots)
+    static PLAIN: LazyLock<RuleSet> = LazyLock::new(|| {
+        let left_out = rules::FOR_LAYOUT.iter().map(|name| name.to_string());
+        rules::scalar_rules().without(&left_out.collect())
+    });
+    let rules = match settings.schedule {
+        Schedule::Default => &RULES,
+        Schedule::Plain => &PLAIN,
+    };
+    Ok(apply(rules, "simplify_loops", roots, settings)?.roots)
 }
 
 /// Rewrites within the settings: rules and passes that are left out, fuel, trace.

@@ -55,6 +55,17 @@ pub const SCALAR_TABLES: &[&[Rule]] = &[
     divmod::SCALAR_RULES,
 ];
 
+/// Rules that make the conditions and indices of loops ready to be laid out. The plain schedule goes
+/// without them: it reads as the graph was written.
+pub const FOR_LAYOUT: &[&str] = &[
+    "mod_known",
+    "cmplt_sum",
+    "cmplt_add",
+    "cmplt_div",
+    "and_repeated",
+    "where_gated",
+];
+
 /// The rules for shape graphs.
 pub fn shape_rules() -> RuleSet {
     RuleSet::new("simplify", SHAPE_TABLES).guarded(keeps_chain_products)

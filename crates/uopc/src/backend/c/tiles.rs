@@ -3,6 +3,7 @@
 //!
 //! The loops are `for k, p < 2, m < 32, n < 32: sums[32 m + n] += rows[2 k + p + m row] * half(cols[32 k
 //! + n], p)`, with bf16 in `rows` and words of two of them in `cols`, and a multiple of 16 rounds of k.
+//!
 //! Nothing else is taken for a tile.
 
 use rustc_hash::FxHashMap;
@@ -167,11 +168,12 @@ fn tile(steps: &[Step], bounds: &mut Bounds) -> Option<Tile> {
 fn is_whole(extent: &UOp) -> bool {
     let mut pending = vec![extent];
     while let Some(u) = pending.pop() {
-        match (u.op(), u.src()) {
-            (Op::Let { .. }, [value]) => pending.push(value),
-            (Op::Where, [_, a, b]) => pending.extend([a, b]),
-            _ if Linear::of(u).divisor() % 16 == 0 => {}
-            _ => return false,
+        if matches!(u.op(), Op::Let { .. }) {
+            pending.extend(u.src());
+        } else if *u.op() == Op::Where {
+            pending.extend(&u.src()[1..]);
+        } else if Linear::of(u).divisor() % 16 != 0 {
+            return false;
         }
     }
     true

@@ -15,9 +15,10 @@
 //! the helpers that it calls, the type of the result among them. Arguments are C expressions:
 //! names, calls, constants or in parentheses. `lanes` is a power of two from 2 to 64.
 
-pub mod arithmetic;
+mod arithmetic;
+mod casts;
 pub mod helper;
-pub mod memory;
+mod memory;
 
 use super::prelude::Helper;
 use super::scalar::{bare, literal};

@@ -12,8 +12,8 @@ use super::columns::columns;
 use super::cost::{PIECE_WORK, SHARED_WORK, lanes_of, runs, scalar_cost, vector_cost};
 use super::depend::common;
 use super::elementwise::single;
-use super::nest::{Nest, exec_of, extent_of};
-use super::reduce::{rows, tree_apart};
+use super::nest::{Nest, Statement, exec_of, extent_of};
+use super::reduce::{fills_vectors, reduces_by, rows, tree_apart};
 use super::rewrite::{
     Outcome, Refusal, Tail, attempt, merge, partition, set_exec, set_space, split, tried,
 };
@@ -26,6 +26,9 @@ use crate::machine::Machine;
 const ENOUGH: usize = 8;
 /// Pieces that a loop is cut into at most, so that handing them out costs little.
 const MOST_PIECES: usize = 2048;
+/// Cycles to halve the lanes of a vector once, and down to a single one.
+const STEP: f64 = 6.0;
+const TREE: f64 = 4.0 * STEP;
 
 /// Lays out all statements that have not been laid out yet.
 ///
@@ -160,12 +163,22 @@ fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<
 }
 
 /// Cycles of one run of a statement in the best of its own loops, or as a scalar.
-fn best_own(s: &super::nest::Statement, shared: usize, machine: &Machine) -> f64 {
+fn best_own(s: &Statement, shared: usize, machine: &Machine) -> f64 {
     let lanes = lanes_of(s, machine);
     let own = s.ranges[shared.min(s.ranges.len())..].iter();
-    let legal = own.filter(|r| super::reduce::fills_vectors(s, r));
+    let legal = own.filter(|r| fills_vectors(s, r));
+    // Halves of a tree wait for each other.
+    let halves = s.loads().iter().any(|l| l.src()[0] == s.memory);
     legal
-        .filter_map(|r| vector_cost(s, r, lanes))
+        .filter_map(|r| {
+            let tree = match (reduces_by(s, r), halves) {
+                (Some(true), _) => TREE,
+                (_, true) => STEP,
+                _ => 0.0,
+            };
+            let n = extent_of(r).unwrap_or(1) as f64;
+            Some(vector_cost(s, r, lanes)? + tree / n)
+        })
         .fold(scalar_cost(s), f64::min)
 }
 

@@ -30,7 +30,7 @@ pub(super) fn fills_vectors(s: &Statement, range: &UOp) -> bool {
 }
 
 /// Whether a range is missing in the index of a combining statement; `None` for others.
-fn reduces_by(s: &Statement, range: &UOp) -> Option<bool> {
+pub(super) fn reduces_by(s: &Statement, range: &UOp) -> Option<bool> {
     (s.combine != Combine::Set).then(|| !ranges_of(&s.index).contains(range))
 }
 
@@ -222,7 +222,7 @@ fn partial(
         restart(nest, &memory, narrow, lanes)?;
     }
     let mut at = joins.last().map_or(k, |last| last + 1);
-    while at >= k + 1 {
+    while at > k {
         let last = nest.statements[at].ranges.last().cloned();
         if let Some(r) = last.filter(|r| exec_of(r) == Exec::Unroll && nest.users(r).len() == 1)
             && extent_of(&r).is_some_and(|n| n > 1)

@@ -65,7 +65,7 @@ fn require(condition: bool, why: &'static str) -> Outcome<()> {
 ///
 /// # Errors
 /// Where a node could not be built.
-pub fn tried<T>(outcome: Outcome<T>) -> crate::Result<Option<T>> {
+pub fn tried<T>(outcome: Outcome<T>) -> crate::error::Result<Option<T>> {
     match outcome {
         Ok(done) => Ok(Some(done)),
         Err(Refusal::Illegal(_)) => Ok(None),

@@ -112,8 +112,8 @@ fn move_accesses(
     nest: &mut Nest,
     from: &UOp,
     to: &UOp,
-    at: impl Fn(&UOp) -> crate::Result<UOp>,
-) -> crate::Result<()> {
+    at: impl Fn(&UOp) -> crate::error::Result<UOp>,
+) -> crate::error::Result<()> {
     for k in nest.naming(from) {
         let s = &mut nest.statements[k];
         let roots = s.roots();
@@ -357,14 +357,14 @@ pub fn restart(nest: &mut Nest, local: &UOp, at: usize, count: usize) -> Outcome
     Ok(at)
 }
 
-fn in_dtype(range: &UOp, dtype: DType) -> crate::Result<UOp> {
+fn in_dtype(range: &UOp, dtype: DType) -> crate::error::Result<UOp> {
     match range.dtype() == dtype {
         true => Ok(range.clone()),
         false => range.cast(dtype),
     }
 }
 
-fn times(u: &UOp, n: usize) -> crate::Result<UOp> {
+fn times(u: &UOp, n: usize) -> crate::error::Result<UOp> {
     match u.op() {
         _ if n == 1 => Ok(u.clone()),
         Op::Const(value) => Ok(UOp::int(value.as_i128() as i64 * n as i64, u.dtype())),
@@ -372,7 +372,7 @@ fn times(u: &UOp, n: usize) -> crate::Result<UOp> {
     }
 }
 
-fn plus(a: &UOp, b: &UOp) -> crate::Result<UOp> {
+fn plus(a: &UOp, b: &UOp) -> crate::error::Result<UOp> {
     match (a.op(), b.op()) {
         (Op::Const(x), Op::Const(y)) => {
             let sum = x.as_i128() as i64 + y.as_i128() as i64;

@@ -95,7 +95,7 @@ fn joined(
 }
 
 /// A sum as an expression; it wraps as its dtype does.
-fn build(sum: &Linear, dtype: DType) -> crate::Result<UOp> {
+fn build(sum: &Linear, dtype: DType) -> crate::error::Result<UOp> {
     let number = |value| UOp::constant(Scalar::from_i128(dtype, value));
     let mut whole = number(sum.constant);
     for (k, (term, factor)) in sum.terms.iter().rev().enumerate() {
