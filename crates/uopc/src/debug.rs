@@ -53,13 +53,9 @@ variables! {
     UOPC_FUEL: "a whole number", "no limit",
         "in each simplification stop after that many rules have fired, to find a wrong one by halving";
     UOPC_SCHEDULE: "default or plain", "default",
-<<<<<<< HEAD
-        "plain keeps scalar loops without anything clever; today so does default";
+        "default lays loops out for the machine: vectors, tiles, packed operands, threads; plain keeps scalar loops, for reading; both give the same bits (large products of bf16 apart, see ARCHITECTURE.md, Folds)";
     UOPC_SEARCH: "0 to 64", "0",
         "how many layouts of each kernel that takes long are timed when its plan is made, at most; the best is kept in the cache folder; results do not depend on it";
-=======
-        "default lays loops out for the machine: vectors, tiles, packed operands, threads; plain keeps scalar loops, for reading; both give the same bits (large products of bf16 apart, see ARCHITECTURE.md, Folds)";
->>>>>>> main
     UOPC_DEVICE: "auto, c or interp", "auto",
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
     UOPC_THREADS: "1 to 256", "the processors that the process may use",

@@ -5,7 +5,6 @@ use std::path::Path;
 use tempfile::TempDir;
 use uopc::compile::{Engine, RealizeOptions, Stats, lower};
 use uopc::debug::{DeviceChoice, Settings};
-use uopc::ir::UOp;
 use uopc::machine::Machine;
 use uopc::pass::schedule::choice::{Choice, choices};
 use uopc::pass::schedule::{schedule, schedule_as};
@@ -22,11 +21,11 @@ fn settings(search: usize, cache: Option<&Path>) -> Settings {
 }
 
 /// The bits of a value, and what the engine did for it.
-fn value(root: &UOp, settings: Settings) -> (Vec<u8>, Stats) {
+fn value(t: &Tensor, settings: Settings) -> (Vec<u8>, Stats) {
     let engine = Engine::new(settings).unwrap();
-    let roots = [root.clone()];
+    let roots = [t.uop().clone()];
     let got = engine.realize(&roots, &RealizeOptions::default()).unwrap();
-    root.clear_home();
+    t.uop().clear_home();
     (got.outputs[0].as_bytes().to_vec(), engine.stats())
 }
 
@@ -60,16 +59,16 @@ fn workloads() -> Result<Vec<(&'static str, Tensor)>> {
 #[test]
 fn a_search_changes_no_bit_and_tries_no_more_than_it_may() {
     for (name, t) in workloads().unwrap() {
-        let (plain, stats) = value(t.uop(), settings(0, None));
+        let (plain, stats) = value(&t, settings(0, None));
         assert_eq!((stats.searched, stats.candidates), (0, 0), "{name}");
-        let (searched, stats) = value(t.uop(), settings(3, None));
+        let (searched, stats) = value(&t, settings(3, None));
         assert!(plain == searched, "{name}");
         let range = 2 * stats.searched..=3 * stats.searched;
         assert!(range.contains(&stats.candidates), "{name}: {stats:?}");
     }
     // The heaviest of them is worth it.
     let (a, b) = (numbers(&[70, 90]), numbers(&[90, 50]));
-    let (_, stats) = value(a.matmul(&b).unwrap().uop(), settings(4, None));
+    let (_, stats) = value(&a.matmul(&b).unwrap(), settings(4, None));
     assert_eq!(stats.searched, 1);
 }
 
@@ -78,14 +77,14 @@ fn a_second_engine_on_the_same_folder_times_nothing() {
     let folder = TempDir::new().unwrap();
     let (a, b) = (numbers(&[70, 90]), numbers(&[90, 50]));
     let product = a.matmul(&b).unwrap();
-    let (first, stats) = value(product.uop(), settings(3, Some(folder.path())));
+    let (first, stats) = value(&product, settings(3, Some(folder.path())));
     assert_eq!(stats.searched, 1);
-    let (second, stats) = value(product.uop(), settings(3, Some(folder.path())));
+    let (second, stats) = value(&product, settings(3, Some(folder.path())));
     assert!(first == second);
     assert_eq!((stats.searched, stats.candidates), (0, 0));
     assert_eq!(stats.compiler_calls, 0);
     // More candidates are another question.
-    let (_, stats) = value(product.uop(), settings(4, Some(folder.path())));
+    let (_, stats) = value(&product, settings(4, Some(folder.path())));
     assert_eq!(stats.searched, 1);
 }
 
@@ -112,11 +111,11 @@ fn the_interpreter_and_small_kernels_are_not_searched() {
         device: DeviceChoice::Interp,
         ..settings(8, None)
     };
-    assert_eq!(value(product.uop(), interp).1.searched, 0);
+    assert_eq!(value(&product, interp).1.searched, 0);
     let small = a.add(1.0).unwrap();
-    assert_eq!(value(small.uop(), settings(8, None)).1.searched, 0);
+    assert_eq!(value(&small, settings(8, None)).1.searched, 0);
     // One layout is none to choose from.
-    assert_eq!(value(product.uop(), settings(1, None)).1.searched, 0);
+    assert_eq!(value(&product, settings(1, None)).1.searched, 0);
 }
 
 #[test]
