@@ -6,6 +6,7 @@
 
 pub mod interp_device;
 mod plans;
+pub mod search;
 mod walk;
 
 use std::any::Any;
@@ -37,6 +38,7 @@ use crate::runtime::{Code, Device, Pool, Storage, interrupt};
 
 use interp_device::InterpDevice;
 use plans::Plans;
+use search::Search;
 use walk::Walk;
 
 /// How many plans an engine remembers; the one not used for longest goes.
@@ -50,6 +52,7 @@ pub struct Engine {
     settings: Settings,
     device: Box<dyn Device>,
     plans: Plans<Compiled>,
+    search: Search,
     launches: AtomicU64,
     peak: AtomicU64,
 }
@@ -85,6 +88,10 @@ pub struct Stats {
     pub compiler_calls: u64,
     /// Translation units found in the disk cache.
     pub disk_hits: u64,
+    /// Kernels of which several layouts were timed, see [`search`].
+    pub searched: u64,
+    /// Layouts that were timed.
+    pub candidates: u64,
     /// Kernels run.
     pub launches: u64,
     /// The most bytes that a run took at once, inputs apart, as planned.
@@ -125,10 +132,12 @@ impl Engine {
     fn with_pool(settings: Settings, pool: Arc<Pool>) -> Result<Engine> {
         pass::check_names(&settings)?;
         let device = device(&settings, pool)?;
+        let search = Search::new(&settings, &*device);
         Ok(Engine {
             settings,
             device,
             plans: Plans::new(PLAN_LIMIT),
+            search,
             launches: AtomicU64::new(0),
             peak: AtomicU64::new(0),
         })
@@ -206,7 +215,7 @@ impl Engine {
         let on_tape = walk.on_tape();
         let long = walk.nodes.len() > LONG_GRAPH && interrupt::is_installed();
         let Planned {
-            lowered,
+            mut lowered,
             kept,
             buffers,
             memory,
@@ -222,6 +231,12 @@ impl Engine {
             }
         };
         clock.lap("lowering");
+        if self.search.is_on() {
+            let launches = &mut lowered.launches;
+            self.search
+                .improve(launches, &self.settings, &*self.device)?;
+            clock.lap("search");
+        }
         let executable = self.device.compile(&codes(&lowered))?;
         clock.lap("machine code");
         let steps = lowered.launches.iter().map(|l| steps(&l.loops));
@@ -277,12 +292,15 @@ impl Engine {
     pub fn stats(&self) -> Stats {
         let device = self.device.counts();
         let (plan_hits, plan_misses, plans) = self.plans.counts();
+        let (searched, candidates) = self.search.counts();
         Stats {
             plan_hits,
             plan_misses,
             plans,
             compiler_calls: device.compiler_calls,
             disk_hits: device.disk_hits,
+            searched,
+            candidates,
             launches: self.launches.load(Relaxed),
             peak_bytes: self.peak.load(Relaxed),
         }

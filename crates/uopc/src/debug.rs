@@ -54,6 +54,8 @@ variables! {
         "in each simplification stop after that many rules have fired, to find a wrong one by halving";
     UOPC_SCHEDULE: "default or plain", "default",
         "default lays loops out for the machine: vectors, tiles, packed operands, threads; plain keeps scalar loops, for reading; both give the same bits (large products of bf16 apart, see ARCHITECTURE.md, Folds)";
+    UOPC_SEARCH: "0 to 64", "0",
+        "how many layouts of each kernel that takes long are timed when its plan is made, at most; the best is kept in the cache folder; results do not depend on it";
     UOPC_DEVICE: "auto, c or interp", "auto",
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
     UOPC_THREADS: "1 to 256", "the processors that the process may use",
@@ -112,6 +114,9 @@ pub enum DeviceChoice {
     Interp,
 }
 
+/// The most layouts of a kernel that are timed.
+pub const MAX_SEARCH: usize = 64;
+
 /// The most threads that run a kernel.
 pub const MAX_THREADS: usize = 256;
 
@@ -134,6 +139,9 @@ pub struct Settings {
     pub fuel: Option<u64>,
     /// `UOPC_SCHEDULE`.
     pub schedule: Schedule,
+    /// `UOPC_SEARCH`: how many layouts of a kernel are timed at most, see
+    /// [`compile::search`](crate::compile::search).
+    pub search: usize,
     /// What schedules are made for: this machine, whatever the environment says.
     pub machine: Machine,
     /// `UOPC_DEVICE`.
@@ -160,6 +168,7 @@ impl Default for Settings {
             disable: BTreeSet::new(),
             fuel: None,
             schedule: Schedule::Default,
+            search: 0,
             machine: Machine::native(),
             device: DeviceChoice::Auto,
             threads: None,
@@ -287,6 +296,10 @@ impl Settings {
             "UOPC_THREADS" => {
                 let threads = text.parse().ok();
                 self.threads = Some(threads.filter(|n| (1..=MAX_THREADS).contains(n))?);
+            }
+            "UOPC_SEARCH" => {
+                let layouts = text.parse().ok();
+                self.search = layouts.filter(|n| *n <= MAX_SEARCH)?;
             }
             // Only tests read these.
             "UOPC_SHARED" | "UOPC_DEEP" | "UOPC_PERF" => {}

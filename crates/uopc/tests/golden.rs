@@ -312,7 +312,8 @@ fn schedule() {
     each("schedule", |file| {
         let before = loop_graph(file)?;
         let (made, refused) = (file.list("rewrite"), file.list("refused"));
-        let after = schedules::rewritten(&before, &made, &refused, &file.list("machine"))?;
+        let (machine, choice) = (file.list("machine"), file.list("choice"));
+        let after = schedules::rewritten(&before, &made, &refused, &machine, &choice)?;
         same_runs(&before, &after)?;
         file.compare(&after.to_uir())
     });

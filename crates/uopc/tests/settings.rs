@@ -29,6 +29,7 @@ fn each_variable_sets_its_field() {
         ("UOPC_DISABLE", "mul_one, add_zero,"),
         ("UOPC_FUEL", "12"),
         ("UOPC_SCHEDULE", "plain"),
+        ("UOPC_SEARCH", "5"),
         ("UOPC_DEVICE", "interp"),
         ("UOPC_THREADS", "3"),
         ("CC", "clang -m64"),
@@ -42,6 +43,7 @@ fn each_variable_sets_its_field() {
     assert_eq!(Vec::from_iter(&settings.disable), ["add_zero", "mul_one"]);
     assert_eq!(settings.fuel, Some(12));
     assert_eq!(settings.schedule, Schedule::Plain);
+    assert_eq!(settings.search, 5);
     assert_eq!(settings.device, DeviceChoice::Interp);
     assert_eq!(settings.threads, Some(3));
     assert_eq!(settings.cc.as_deref(), Some("clang -m64"));
@@ -73,6 +75,8 @@ fn a_value_that_is_not_accepted_is_an_error_that_lists_those_that_are() {
         ("UOPC_VERIFY", "yes"),
         ("UOPC_TIME", "2"),
         ("UOPC_FUEL", "-1"),
+        ("UOPC_SEARCH", "-1"),
+        ("UOPC_SEARCH", "65"),
         ("UOPC_DEVICE", "cuda"),
         ("UOPC_THREADS", "0"),
         ("UOPC_THREADS", "257"),

@@ -1,24 +1,25 @@
 //! The pipeline from a shape graph to launches, one straight list, and the reason for each place.
 
+mod launch;
+
 use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 
-use crate::debug::{Schedule, Settings};
+use crate::debug::Settings;
 use crate::error::Result;
 use crate::ir::UOp;
-use crate::ir::form::{BufferIndex, Kernel, Plan, ShapeGraph};
+use crate::ir::form::{BufferIndex, Plan, ShapeGraph};
 use crate::ir::visit::Graph;
 
 pub use super::Launch;
 use super::Passes;
 use super::homes::homes;
 use super::kernelize::{Kernelized, kernelize};
-use super::linearize::linearize;
-use super::rangeify::rangeify;
-use super::schedule::schedule;
-use super::simplify::{simplify_loops, simplify_shapes};
+use super::simplify::simplify_shapes;
 use super::strip_detach::strip_detach;
+
+pub use launch::of_layout;
 
 /// What a shape graph is lowered to.
 pub struct Lowered {
@@ -65,7 +66,7 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
             Entry::Occupied(earlier) => launches[*earlier.get()].clone(),
             Entry::Vacant(new) => {
                 new.insert(launches.len());
-                launch(kernel, &mut passes, settings)?
+                launch::launch(kernel, &mut passes, settings)?
             }
         };
         launches.push(launch);
@@ -78,41 +79,5 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
         plan,
         launches,
         homes,
-    })
-}
-
-/// Lowers one kernel.
-fn launch(kernel: &Kernel, passes: &mut Passes, settings: &Settings) -> Result<Launch> {
-    // Loops make movement into index arithmetic, which shape rules could not see.
-    let loops = passes.run("rangeify", kernel, || rangeify(kernel))?;
-
-    // Index arithmetic collapses, and products that no fold reads may be computed ahead.
-    let loops = passes.run("simplify_loops", &loops, || {
-        simplify_loops(&loops, settings)
-    })?;
-
-    let plain = loops.clone();
-
-    // Layout needs plain index arithmetic; what it splits and packs is simplified again.
-    let loops = match settings.schedule {
-        Schedule::Plain => loops,
-        Schedule::Default => {
-            let left_out = settings.disable.contains("schedule");
-            let laid_out = passes.run("schedule", &loops, || match left_out {
-                true => Ok(loops.clone()),
-                false => schedule(&loops, &settings.machine),
-            })?;
-            passes.run("simplify_loops", &laid_out, || {
-                simplify_loops(&laid_out, settings)
-            })?
-        }
-    };
-
-    // Names and order come last, when nothing is rewritten any more.
-    let program = passes.run("linearize", &loops, || linearize(&loops))?;
-    Ok(Launch {
-        plain,
-        loops,
-        program,
     })
 }

@@ -9,6 +9,7 @@
 //! Example:  tests/golden/schedule/elementwise.uir
 
 pub mod affine;
+pub mod choice;
 mod columns;
 pub mod contract;
 mod cost;
@@ -24,6 +25,7 @@ use crate::error::Result;
 use crate::ir::form::LoopGraph;
 use crate::machine::Machine;
 
+use choice::Choice;
 use nest::Nest;
 
 /// Lays out a launch for a machine.
@@ -31,7 +33,17 @@ use nest::Nest;
 /// # Errors
 /// Never for a verified graph.
 pub fn schedule(loops: &LoopGraph, machine: &Machine) -> Result<LoopGraph> {
+    schedule_as(loops, machine, &Choice::default())
+}
+
+/// Lays out a launch for a machine, with a choice where several layouts are right. What a choice
+/// asks for and a launch does not have makes no difference.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn schedule_as(loops: &LoopGraph, machine: &Machine, choice: &Choice) -> Result<LoopGraph> {
     let mut nest = Nest::of(loops);
+    nest.choice = *choice;
     // Divisions that a gate decides hide from all others how an index moves.
     narrow::narrow(&mut nest)?;
     contract::contractions(&mut nest, machine)?;

@@ -5,10 +5,11 @@ use uopc::ir::UOp;
 use uopc::ir::form::LoopGraph;
 use uopc::ir::op::{Exec, Op, Space};
 use uopc::machine::Machine;
+use uopc::pass::schedule::choice::Choice;
 use uopc::pass::schedule::narrow::narrow;
 use uopc::pass::schedule::nest::{Nest, is_range};
 use uopc::pass::schedule::rewrite::{self, Axis, Outcome, Refusal, Tail};
-use uopc::pass::schedule::schedule;
+use uopc::pass::schedule::schedule_as;
 use uopc::pass::simplify::simplify_loops;
 
 /// A machine by its name.
@@ -103,15 +104,22 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
 }
 
 /// Applies the lines `; rewrite:` and `; refused:` of a golden file, or lays the loops out for
-/// the machine of a line `; machine:`.
+/// the machine of a line `; machine:`, as a line `; choice:` says if there is one.
 pub fn rewritten(
     before: &LoopGraph,
     rewrites: &[&str],
     refused: &[&str],
     machines: &[&str],
+    made: &[&str],
 ) -> Result<LoopGraph, String> {
     if let [name] = machines {
-        let loops = schedule(before, &machine(name)?).map_err(|e| e.to_string())?;
+        let choice = match made {
+            [] => Choice::default(),
+            [text] => Choice::parse(text).ok_or(format!("{text} is no choice"))?,
+            _ => return Err("one choice at most".into()),
+        };
+        let loops = schedule_as(before, &machine(name)?, &choice);
+        let loops = loops.map_err(|e| e.to_string())?;
         return simplify_loops(&loops, &Settings::default()).map_err(|e| e.to_string());
     }
     let mut nest = Nest::of(before);

@@ -66,7 +66,7 @@ pub fn columns(
         }
         let mut side_by_side = 1;
         if elements <= FEW {
-            side_by_side = SIDE_BY_SIDE;
+            side_by_side = nest.choice.abreast.unwrap_or(SIDE_BY_SIDE);
             while side_by_side > 1 && n < side_by_side * lanes {
                 side_by_side /= 2;
             }

@@ -140,8 +140,9 @@ fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<
             best = Some((r.clone(), cost));
         }
     }
+    let cheaper = |cost: f64| nest.choice.shared.unwrap_or(cost < apart);
     if let Some((r, cost)) = best
-        && cost < apart
+        && cheaper(cost)
         && columns(nest, group, &r, cost, machine)?
     {
         return Ok(());
@@ -222,7 +223,7 @@ pub(super) fn cut(nest: &mut Nest, k: usize, work: f64) -> Result<usize> {
         return Ok(0);
     };
     let each = work / around / n as f64;
-    let least = (PIECE_WORK / each) as usize;
+    let least = (nest.choice.scaled(PIECE_WORK) / each) as usize;
     let piece = least.max(n.div_ceil(MOST_PIECES)).min(n.div_ceil(ENOUGH));
     let piece = piece.next_power_of_two() / 2;
     if piece < 2 {
@@ -248,7 +249,7 @@ fn outside(nest: &Nest, range: &UOp) -> Vec<UOp> {
 /// of one.
 pub(super) fn on_threads(nest: &mut Nest, range: &UOp, each: f64) -> Outcome<UOp> {
     let n = extent_of(range).ok_or(Refusal::Illegal("the extent is no constant"))?;
-    let mut piece = (PIECE_WORK / each.max(0.01)).ceil() as usize;
+    let mut piece = (nest.choice.scaled(PIECE_WORK) / each.max(0.01)).ceil() as usize;
     piece = piece
         .max(n.div_ceil(MOST_PIECES))
         .min(n.div_ceil(ENOUGH))

@@ -6,6 +6,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use super::choice::Choice;
 use crate::error::Result;
 use crate::ir::form::LoopGraph;
 use crate::ir::op::{Combine, Exec, Space};
@@ -101,6 +102,8 @@ pub struct Nest {
     pub name: std::sync::Arc<str>,
     /// In order.
     pub statements: Vec<Statement>,
+    /// What to do where several layouts are right.
+    pub choice: Choice,
     ranges: u32,
     locals: u32,
 }
@@ -111,6 +114,7 @@ impl Nest {
         let mut nest = Nest {
             name: loops.name().clone(),
             statements: loops.statements().iter().map(Statement::of).collect(),
+            choice: Choice::default(),
             ranges: 0,
             locals: 0,
         };

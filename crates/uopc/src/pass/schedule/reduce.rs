@@ -197,7 +197,7 @@ fn partial(
     order.retain(|r| r != axis);
     order.push(axis.clone());
     reorder(nest, k, &order)?;
-    let mut vectors = PARTIAL;
+    let mut vectors = nest.choice.abreast.unwrap_or(PARTIAL);
     let exact = |vectors: usize| n.is_multiple_of(vectors * lanes);
     while vectors > 1 && (n / lanes < 2 * vectors || !machine.masks && !exact(vectors)) {
         vectors /= 2;

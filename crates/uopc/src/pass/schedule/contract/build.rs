@@ -2,10 +2,11 @@
 
 use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement};
+use super::choose::{in_tiles_of_pairs, in_vectors};
 use super::find::{BLOCK, Contraction};
 use super::operand::{Layout, Operand, Packing};
 use super::pairs::{self, Place};
-use super::tile::{Tile, tile};
+use super::tile::Tile;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
 use crate::ir::{DType, Op, Scalar, UOp};
@@ -135,52 +136,6 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
     Ok(builder.statements)
 }
 
-/// The lanes of sums, the tile, and the factor of rows and that of columns.
-type Assigned = (usize, Tile, [Operand; 2]);
-
-/// The better assignment where vectors of sums are multiplied and added.
-fn in_vectors(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Assigned> {
-    let lanes = machine.lanes(c.sum.dtype().size());
-    let first = Operand::new(c, 0, &c.factors[0], lanes, nest)?;
-    let second = Operand::new(c, 1, &c.factors[1], lanes, nest)?;
-    let straight = Plan::of(&first, &second, c, machine);
-    let turned = Plan::of(&second, &first, c, machine);
-    Ok(match straight.cycles <= turned.cycles {
-        true => (lanes, straight.tile, [first, second]),
-        false => (lanes, turned.tile, [second, first]),
-    })
-}
-
-/// The better assignment where tiles of bf16 are multiplied.
-fn in_tiles_of_pairs(c: &Contraction, factors: [UOp; 2], nest: &mut Nest) -> Result<Assigned> {
-    let [first, second] = [0, 1].map(|o| Operand::new(c, o, &factors[o], pairs::SIDE, nest));
-    let (first, second) = (first?, second?);
-    let cost = |rows, cols| pairs::cost(rows, cols) + stored(rows, cols, c);
-    let tile = Tile {
-        rows: pairs::SIDE,
-        vectors: pairs::SIDE / pairs::LANES,
-        cycles: 0.0,
-    };
-    Ok(match cost(&first, &second) <= cost(&second, &first) {
-        true => (pairs::LANES, tile, [first, second]),
-        false => (pairs::LANES, tile, [second, first]),
-    })
-}
-
-/// Modelled cycles to store the result.
-fn stored(rows: &Operand, cols: &Operand, c: &Contraction) -> f64 {
-    let contiguous = |o: &Operand| {
-        let inner = o.side.last();
-        inner.is_some_and(|r| stride(&c.out.index, r) == Some(1))
-    };
-    let store = match (contiguous(cols), contiguous(rows)) {
-        (true, _) => 0.3,
-        (_, true) => 1.0,
-        _ => 1.5,
-    };
-    (rows.size * cols.size) as f64 * store
-}
-
 /// A packed tile.
 struct PackedTile {
     dtype: DType,
@@ -190,22 +145,6 @@ struct PackedTile {
 impl PackedTile {
     fn bytes(&self) -> usize {
         self.elements * self.dtype.size()
-    }
-}
-
-/// One way to assign the factors.
-struct Plan {
-    tile: Tile,
-    cycles: f64,
-}
-
-impl Plan {
-    fn of(rows: &Operand, cols: &Operand, c: &Contraction, machine: &Machine) -> Plan {
-        let tile = tile(rows, cols, c.depth, c.sum.dtype().size(), machine);
-        Plan {
-            tile,
-            cycles: tile.cycles + stored(rows, cols, c),
-        }
     }
 }
 
@@ -237,6 +176,8 @@ impl Builder<'_> {
         let per_part = self.tiles[cut]
             .min(most)
             .min(4.max(self.tiles[cut].div_ceil(PARTS)));
+        let scaled = self.nest.choice.scaled(per_part as f64) as usize;
+        let per_part = scaled.clamp(1, self.tiles[cut]);
         let cut_parts = self.tiles[cut].div_ceil(per_part);
         let other_parts = match self.apart || by_item {
             true => 1,

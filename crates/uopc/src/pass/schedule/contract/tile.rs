@@ -17,10 +17,6 @@ pub struct Tile {
 
 /// The best tile for a product, summed over `depth`: its rows are held element by element, its
 /// columns fill vectors.
-///
-/// A multiply-add takes half a cycle, as does a load; a tile of few accumulators waits for its own
-/// results. What a tile has beyond the product's edge is computed in vain, and an operand that a
-/// tile can't read in place is packed.
 pub fn tile(
     rows: &Operand,
     cols: &Operand,
@@ -28,13 +24,39 @@ pub fn tile(
     element: usize,
     machine: &Machine,
 ) -> Tile {
-    let lanes = machine.lanes(element);
     let mut best: Option<Tile> = None;
+    tiles(rows, cols, depth, element, machine, |tile| {
+        if best.is_none_or(|b| tile.cycles < b.cycles) {
+            best = Some(tile);
+        }
+    });
+    best.expect("every machine has three registers")
+}
+
+/// Whether the registers hold a tile: the accumulators, a row of vectors, and the element held
+/// against them.
+pub fn fits(rows: usize, vectors: usize, machine: &Machine) -> bool {
+    rows * vectors + vectors < machine.vector_registers
+}
+
+/// Shows every tile that fits, with its cycles.
+///
+/// A multiply-add takes half a cycle, as does a load; a tile of few accumulators waits for its own
+/// results. What a tile has beyond the product's edge is computed in vain, and an operand that a
+/// tile can't read in place is packed.
+pub fn tiles(
+    rows: &Operand,
+    cols: &Operand,
+    depth: usize,
+    element: usize,
+    machine: &Machine,
+    mut show: impl FnMut(Tile),
+) {
+    let lanes = machine.lanes(element);
     for vectors in 1..=4 {
         let width = vectors * lanes;
         for height in 1..=machine.vector_registers {
-            // The accumulators, a row of vectors, and the element held against them.
-            if height * vectors + vectors + 1 > machine.vector_registers {
+            if !fits(height, vectors, machine) {
                 break;
             }
             let tiles = rows.size.div_ceil(height) * cols.size.div_ceil(vectors * lanes);
@@ -57,16 +79,13 @@ pub fn tile(
                 false => packing(cols, width, depth, true),
             };
             let cycles = tiles as f64 * (depth as f64 * step + ends) + pack_rows + pack_cols;
-            if best.is_none_or(|b| cycles < b.cycles) {
-                best = Some(Tile {
-                    rows: height,
-                    vectors,
-                    cycles,
-                });
-            }
+            show(Tile {
+                rows: height,
+                vectors,
+                cycles,
+            });
         }
     }
-    best.expect("every machine has three registers")
 }
 
 /// Cycles for a vector from the second cache, many on their way at once.
