@@ -3,8 +3,9 @@
 use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement};
 use super::choose::{in_tiles_of_pairs, in_vectors};
+use super::direct::Position;
 use super::find::{BLOCK, Contraction};
-use super::operand::{Layout, Operand, Packing};
+use super::operand::{Layout, Operand, Packing, Runs};
 use super::pairs::{self, Place};
 use super::tile::Tile;
 use crate::error::Result;
@@ -355,26 +356,27 @@ impl Builder<'_> {
         }
         let sums = self.nest.local(Space::Reg, self.dtype, self.area());
         let result = self.nest.local(Space::Cache, self.dtype, self.area());
-        let (loops, k) = self.steps()?;
+        let steps = self.steps()?;
         let ([m, u, v], n, at) = self.over_tile(Exec::Unroll)?;
         let mut values = Vec::with_capacity(2);
         for (o, s) in [(0, &m), (1, &n)] {
             values.push(match (&memories[o], &self.operands[o].direct) {
                 (Some(memory), _) => {
-                    memory.load(&self.layouts[o].place(&stored[o], s, &k)?, None)?
+                    memory.load(&self.layouts[o].place(&stored[o], s, &steps.k)?, None)?
                 }
                 (None, Some(direct)) => {
-                    let operand = &self.operands[o];
-                    let at = linear(&tile_at[o], self.width(o), s)?;
-                    let mut replace: FxHashMap<UOp, UOp> = self.batch.iter().cloned().collect();
-                    let side = digits(&at, &operand.extents)?;
-                    replace.extend(operand.side.iter().cloned().zip(side));
-                    replace.extend(self.c.summed.iter().cloned().zip(loops.iter().cloned()));
-                    replaced(std::slice::from_ref(&direct.value), &replace)?.remove(0)
+                    let position = Position {
+                        tile: &tile_at[o],
+                        width: self.width(o),
+                        within: s,
+                        axes: &steps.axes,
+                    };
+                    direct.at(&self.operands[o], &position, &self.batch)?
                 }
                 (None, None) => unreachable!("an operand without a copy is read in place"),
             });
         }
+        let loops = steps.loops;
         let ranges = [inside, &loops, &[m, u, v]].concat();
         self.push(&sums, at, &values, Combine::MulAcc, None, ranges);
         let ([m, u, v], _, at) = self.over_tile(Exec::Unroll)?;
@@ -384,18 +386,21 @@ impl Builder<'_> {
         Ok(result)
     }
 
-    /// The loops over k, and the position along it: one loop, or those of the axes where an operand
-    /// is read in place.
-    fn steps(&mut self) -> Result<(Vec<UOp>, UOp)> {
-        if self.direct.contains(&true) {
-            let mut loops = Vec::new();
-            let mut k = UOp::int(0, self.index);
-            for range in &self.c.summed {
-                let r = self.nest.count(extent(range), self.index, Exec::Serial)?;
-                k = linear(&k, extent(range), &r)?;
-                loops.push(r);
-            }
-            return Ok((loops, simplify(&[k])?.remove(0)));
+    /// The loops over k: one loop, or those of the axes where an operand is read in place.
+    fn steps(&mut self) -> Result<Steps> {
+        let places = self.operands.iter().zip(self.direct);
+        let direct = places
+            .filter_map(|(o, direct)| o.direct.as_ref().filter(|_| direct))
+            .next();
+        if let Some(direct) = direct {
+            let axes = direct.axes.clone();
+            return match &self.block {
+                Some(block) => {
+                    let first_k = linear(block, BLOCK, &UOp::int(0, self.index))?;
+                    self.steps_of_runs(&axes, &first_k)
+                }
+                None => self.steps_of_axes(&axes),
+            };
         }
         let depth = UOp::int(self.depth as i64, self.index);
         let extent = match &self.block {
@@ -407,7 +412,50 @@ impl Builder<'_> {
             _ => depth,
         };
         let k = self.nest.range(&simplify(&[extent])?[0], Exec::Serial)?;
-        Ok((vec![k.clone()], k))
+        Ok(Steps {
+            loops: vec![k.clone()],
+            k,
+            axes: Vec::new(),
+        })
+    }
+
+    fn steps_of_axes(&mut self, axes: &[UOp]) -> Result<Steps> {
+        let mut loops = Vec::with_capacity(axes.len());
+        let mut k = UOp::int(0, self.index);
+        for axis in axes {
+            let r = self.nest.count(extent(axis), self.index, Exec::Serial)?;
+            k = linear(&k, extent(axis), &r)?;
+            loops.push(r);
+        }
+        Ok(Steps {
+            axes: loops.clone(),
+            k: simplify(&[k])?.remove(0),
+            loops,
+        })
+    }
+
+    /// In a block of k: runs of the innermost axis, of which the first and the last are cut.
+    fn steps_of_runs(&mut self, axes: &[UOp], first_k: &UOp) -> Result<Steps> {
+        let extents: Vec<usize> = axes.iter().map(extent).collect();
+        let (inner, outer) = extents.split_last().expect("k has an axis");
+        let runs = Runs {
+            inner: *inner,
+            lanes: 1,
+            first_k,
+            depth: self.depth,
+            whole_depth: self.c.depth,
+        };
+        let turn = self.nest.count(runs.count(), self.index, Exec::Serial)?;
+        let run = runs.at(&turn)?;
+        let step = self.nest.range(&run.extent, Exec::Serial)?;
+        let at = run.begin.add(&step)?;
+        let mut axes = digits(&run.number, outer)?;
+        axes.push(at.clone());
+        Ok(Steps {
+            loops: vec![turn, step],
+            k: run.start.add(&at)?.sub(first_k)?,
+            axes,
+        })
     }
 
     /// Memory for the totals of all tiles, at the identity of addition.
@@ -525,6 +573,16 @@ impl Builder<'_> {
             ranges,
         });
     }
+}
+
+/// How a tile's sums go through k.
+struct Steps {
+    /// The loops, outermost first.
+    loops: Vec<UOp>,
+    /// The position in the block, or in all of k.
+    k: UOp,
+    /// The positions along the axes of k, if an operand is read in place.
+    axes: Vec<UOp>,
 }
 
 fn extent(range: &UOp) -> usize {

@@ -64,13 +64,19 @@ pub fn tiles(
             let loads = (height + vectors) as f64 / 2.0;
             // What the first cache does not hold until the next tile comes from the second.
             let panel = depth * vectors * machine.vector_bytes;
-            let far = if 2 * panel > machine.l1 { vectors } else { 0 } as f64
-                + (height * element) as f64 / machine.vector_bytes as f64;
+            let copied = (height * element) as f64 / machine.vector_bytes as f64;
+            let [over, down] = [rows.size.div_ceil(height), cols.size.div_ceil(width)];
+            let rows_direct = rows.is_direct(height, false, down, element, machine);
+            let row_lines = match rows_direct {
+                true => (rows.lines(height, element, machine))
+                    .map_or(copied, |lines| copied.min(lines / depth as f64)),
+                false => copied,
+            };
+            let far = if 2 * panel > machine.l1 { vectors } else { 0 } as f64 + row_lines;
             // Loads compete with other work even where they are fewer.
             let step = sums.max(loads).max(LATENCY).max(far * SECOND_CACHE) + loads / 8.0;
             let ends = 20.0 + 2.0 * (height * vectors) as f64;
-            let [over, down] = [rows.size.div_ceil(height), cols.size.div_ceil(width)];
-            let pack_rows = match rows.is_direct(height, false, down, element, machine) {
+            let pack_rows = match rows_direct {
                 true => 0.0,
                 false => packing(rows, height, depth, false),
             };
