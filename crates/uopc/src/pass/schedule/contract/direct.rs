@@ -296,13 +296,13 @@ impl Touched {
         }
     }
 
-    /// The lines that hold it all: pieces of neighbouring bytes, which grow as long as a step ends
-    /// in or next to them, at regular distances.
+    /// The lines that hold it all: pieces of neighbouring bytes, which grow as long as a step leaves
+    /// out less than a line, at regular distances.
     fn lines(&self) -> f64 {
         let mut piece = self.element;
         let mut apart: Vec<(usize, usize)> = Vec::new();
         for &(step, n) in &self.loops {
-            if step <= piece.max(LINE) {
+            if step <= piece + LINE {
                 piece += step * (n - 1);
                 continue;
             }
@@ -329,7 +329,7 @@ fn held(stride: i64, element: usize, lines: usize) -> usize {
 }
 
 /// How many times as large as what it is made of a copy is at least where windows overlap.
-const WINDOW: f64 = 2.0;
+const WINDOW: f64 = 1.5;
 /// Uses of a tile for which it is not copied if it lies in the second cache.
 const FEW: usize = 8;
 /// Bytes from one k to the next that the processor fetches ahead.
