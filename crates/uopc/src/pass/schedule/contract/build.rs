@@ -170,9 +170,10 @@ impl Builder<'_> {
         };
         let common = if by_item { Space::Cache } else { Space::Arena };
         let (cut, other) = (self.cut, 1 - self.cut);
-        // Tiles of the side that is cut in one part: the part's operand stays in the second cache.
-        let tile_bytes = self.packed_tile(cut).bytes();
-        let most = (machine.l2 / 2 / tile_bytes).max(1);
+        // Tiles of the side that is cut in one part: the part's operand stays in the second cache, as
+        // does the other side's piece, with which the next part goes on.
+        let bytes = [0, 1].map(|o| self.packed_tile(o).bytes());
+        let most = (machine.l2 / 2 / bytes[cut]).max(1);
         let per_part = self.tiles[cut]
             .min(most)
             .min(4.max(self.tiles[cut].div_ceil(PARTS)));
@@ -181,10 +182,11 @@ impl Builder<'_> {
         let cut_parts = self.tiles[cut].div_ceil(per_part);
         let other_parts = match self.apart || by_item {
             true => 1,
-            false => PARTS
-                .div_ceil(cut_parts)
-                .min(self.tiles[other].div_ceil(2))
-                .max(1),
+            false => {
+                let held = self.tiles[other].div_ceil((machine.l2 / 8 * 5 / bytes[other]).max(1));
+                let shared = PARTS.div_ceil(cut_parts);
+                held.max(shared.min(self.tiles[other].div_ceil(2)))
+            }
         };
         let per_other = self.tiles[other].div_ceil(other_parts);
         let other_parts = self.tiles[other].div_ceil(per_other);
@@ -214,8 +216,9 @@ impl Builder<'_> {
         let parts = self
             .nest
             .count(cut_parts * other_parts, self.index, self.shared)?;
-        let [cut_part, other_part] =
-            [0, 1].map(|i| digits(&parts, &[cut_parts, other_parts]).map(|d| d[i].clone()));
+        // Parts that follow each other share the other side's operand, the longer piece of the two.
+        let [other_part, cut_part] =
+            [0, 1].map(|i| digits(&parts, &[other_parts, cut_parts]).map(|d| d[i].clone()));
         let (cut_part, other_part) = (cut_part?, other_part?);
         let mut inside = outer.clone();
         inside.push(parts.clone());
