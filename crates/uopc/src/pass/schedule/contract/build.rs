@@ -23,6 +23,9 @@ const WHOLE_BYTES: usize = 24 << 20;
 /// Parts into which a product is cut at least, where it can be, so that no thread waits long.
 const PARTS: usize = 48;
 
+/// Parts that are enough to keep threads busy to the end.
+const FEW_PARTS: usize = 16;
+
 /// A product that has been laid out.
 pub(super) struct Builder<'a> {
     pub(super) c: &'a Contraction,
@@ -108,7 +111,10 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         1 => None,
         _ => Some(nest.count(blocks, index, Exec::Serial)?),
     };
-    let cut = usize::from(operands[1].size > operands[0].size);
+    // An operand that must be packed is cut if the other one is read in place: then each thread packs
+    // what it needs, and no thread waits for another.
+    let alone = (0..2).find(|&o| !direct[o] && direct[1 - o] && tiles[o] >= FEW_PARTS);
+    let cut = alone.unwrap_or(usize::from(operands[1].size > operands[0].size));
     let mut builder = Builder {
         c,
         nest,
@@ -131,7 +137,7 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         depth,
     };
     let packed = tiles[cut] * builder.packed_tile(cut).bytes();
-    builder.apart = packed > WHOLE_BYTES && !direct[cut];
+    builder.apart = !direct[cut] && (packed > WHOLE_BYTES || alone.is_some() && !by_item);
     builder.product(machine, by_item)?;
     Ok(builder.statements)
 }
@@ -174,9 +180,11 @@ impl Builder<'_> {
         // does the other side's piece, with which the next part goes on.
         let bytes = [0, 1].map(|o| self.packed_tile(o).bytes());
         let most = (machine.l2 / 2 / bytes[cut]).max(1);
-        let per_part = self.tiles[cut]
-            .min(most)
-            .min(4.max(self.tiles[cut].div_ceil(PARTS)));
+        let fair = match self.apart && self.direct[other] {
+            true => self.tiles[cut].div_ceil(FEW_PARTS),
+            false => 4.max(self.tiles[cut].div_ceil(PARTS)),
+        };
+        let per_part = self.tiles[cut].min(most).min(fair);
         let scaled = self.nest.choice.scaled(per_part as f64) as usize;
         let per_part = scaled.clamp(1, self.tiles[cut]);
         let cut_parts = self.tiles[cut].div_ceil(per_part);
