@@ -235,14 +235,14 @@ impl Operand {
     /// Whether the positions of a tile share much of what they read, as overlapping windows do: a
     /// copy would be several times as large as the memory that it is made of.
     fn overlaps(&self, width: usize, element: usize, machine: &Machine) -> bool {
-        let copy = (width * self.depth * element) as f64 / LINE as f64;
-        let lines = self.lines(width, element, machine);
-        lines.is_some_and(|lines| lines * WINDOW <= copy)
+        let copy = (width * self.depth * element) as f64;
+        let taken = self.taken_in(width, element, machine);
+        taken.is_some_and(|bytes| bytes * WINDOW <= copy)
     }
 
-    /// Lines of memory that the first cache takes in for a tile of `width` positions that is read
-    /// in place, if the tile is whole ranges of the side and a part of the next one.
-    pub fn lines(&self, width: usize, element: usize, machine: &Machine) -> Option<f64> {
+    /// Bytes that the first cache takes in for a tile of `width` positions that is read in place, if
+    /// the tile is whole ranges of the side and a part of the next one.
+    pub fn taken_in(&self, width: usize, element: usize, machine: &Machine) -> Option<f64> {
         let direct = self.direct.as_ref()?;
         let bytes = |stride: i64| stride.unsigned_abs() as usize * element;
         // What is touched at once: the positions of the tile at one k.
@@ -250,7 +250,8 @@ impl Operand {
         let mut left = width;
         for (&extent, &stride) in self.extents.iter().zip(&direct.sides).rev() {
             let here = left.min(extent);
-            if !extent.is_multiple_of(here) || !left.is_multiple_of(here) {
+            let whole = extent.is_multiple_of(here) && left.is_multiple_of(here);
+            if !whole || here > held(stride, element, 1) {
                 return None;
             }
             touched.add(bytes(stride), here);
@@ -259,14 +260,14 @@ impl Operand {
         // Loops over the axes of k, from the inside: as long as all that they touch stays in the
         // first cache, nothing is taken in twice.
         let mut times = direct.steps.iter().product::<usize>() as f64;
-        let mut least = touched.lines() * times;
+        let mut least = touched.bytes() * times;
         for (&stride, &n) in direct.summed.iter().zip(&direct.steps).rev() {
             touched.add(bytes(stride), n);
             times /= n as f64;
-            if touched.lines() * (2 * LINE) as f64 > machine.l1 as f64 {
+            if 2.0 * touched.bytes() > machine.l1 as f64 {
                 break;
             }
-            least = least.min(touched.lines() * times);
+            least = least.min(touched.bytes() * times);
         }
         (left == 1).then_some(least)
     }
@@ -296,9 +297,9 @@ impl Touched {
         }
     }
 
-    /// The lines that hold it all: pieces of neighbouring bytes, which grow as long as a step leaves
-    /// out less than a line, at regular distances.
-    fn lines(&self) -> f64 {
+    /// The bytes of the lines that hold it all: pieces of neighbouring bytes, which grow as long as
+    /// a step leaves out less than a line, at regular distances.
+    fn bytes(&self) -> f64 {
         let mut piece = self.element;
         let mut apart: Vec<(usize, usize)> = Vec::new();
         for &(step, n) in &self.loops {
@@ -317,7 +318,7 @@ impl Touched {
         }
         let pieces: f64 = apart.iter().map(|(_, n)| *n as f64).product();
         // A piece begins anywhere in a line.
-        pieces * ((piece - 1) as f64 / LINE as f64 + 1.0)
+        pieces * (piece - 1 + LINE) as f64
     }
 }
 

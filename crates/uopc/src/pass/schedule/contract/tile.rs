@@ -67,8 +67,10 @@ pub fn tiles(
             let rows_direct = rows.is_direct(height, false, down, element, machine);
             // Vectors of rows for each k.
             let copied = (height * element) as f64 / machine.vector_bytes as f64;
-            let row = match rows.lines(height, element, machine) {
-                Some(lines) if rows_direct => copied.min(lines / depth as f64),
+            let row = match rows.taken_in(height, element, machine) {
+                Some(bytes) if rows_direct => {
+                    copied.min(bytes / (depth * machine.vector_bytes) as f64)
+                }
                 _ => copied,
             };
             let panel = depth as f64 * (vectors as f64 + row) * machine.vector_bytes as f64;
