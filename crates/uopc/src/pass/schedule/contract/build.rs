@@ -5,7 +5,7 @@ use super::super::nest::{Nest, Statement};
 use super::choose::{in_tiles_of_pairs, in_vectors};
 use super::direct::Position;
 use super::find::{BLOCK, Contraction};
-use super::operand::{Layout, Operand, Packing, Runs};
+use super::operand::{Layout, Operand, Packing};
 use super::pairs::{self, Place};
 use super::tile::Tile;
 use crate::error::Result;
@@ -48,7 +48,7 @@ pub(super) struct Builder<'a> {
     /// Which of the two is cut among threads.
     cut: usize,
     /// Which of the two are read where they are.
-    direct: [bool; 2],
+    pub(super) direct: [bool; 2],
     /// Whether the operand that is cut is packed by the thread that uses it.
     apart: bool,
     /// The exec of ranges that threads may share.
@@ -397,78 +397,6 @@ impl Builder<'_> {
         Ok(result)
     }
 
-    /// The loops over k: one loop, or those of the axes where an operand is read in place.
-    fn steps(&mut self) -> Result<Steps> {
-        let places = self.operands.iter().zip(self.direct);
-        let direct = places
-            .filter_map(|(o, direct)| o.direct.as_ref().filter(|_| direct))
-            .next();
-        if let Some(direct) = direct {
-            let axes = direct.axes.clone();
-            return match &self.block {
-                Some(block) => {
-                    let first_k = linear(block, BLOCK, &UOp::int(0, self.index))?;
-                    self.steps_of_runs(&axes, &first_k)
-                }
-                None => self.steps_of_axes(&axes),
-            };
-        }
-        let depth = UOp::int(self.depth as i64, self.index);
-        let extent = match &self.block {
-            Some(block) if !self.c.depth.is_multiple_of(BLOCK) => {
-                let all = UOp::int(self.c.depth as i64, self.index);
-                let left = linear(&block.neg()?, BLOCK, &all)?;
-                left.cmplt(&depth)?.where_(&left, &depth)?
-            }
-            _ => depth,
-        };
-        let k = self.nest.range(&simplify(&[extent])?[0], Exec::Serial)?;
-        Ok(Steps {
-            loops: vec![k.clone()],
-            k,
-            axes: Vec::new(),
-        })
-    }
-
-    fn steps_of_axes(&mut self, axes: &[UOp]) -> Result<Steps> {
-        let mut loops = Vec::with_capacity(axes.len());
-        let mut k = UOp::int(0, self.index);
-        for axis in axes {
-            let r = self.nest.count(extent(axis), self.index, Exec::Serial)?;
-            k = linear(&k, extent(axis), &r)?;
-            loops.push(r);
-        }
-        Ok(Steps {
-            axes: loops.clone(),
-            k: simplify(&[k])?.remove(0),
-            loops,
-        })
-    }
-
-    /// In a block of k: runs of the innermost axis, of which the first and the last are cut.
-    fn steps_of_runs(&mut self, axes: &[UOp], first_k: &UOp) -> Result<Steps> {
-        let extents: Vec<usize> = axes.iter().map(extent).collect();
-        let (inner, outer) = extents.split_last().expect("k has an axis");
-        let runs = Runs {
-            inner: *inner,
-            lanes: 1,
-            first_k,
-            depth: self.depth,
-            whole_depth: self.c.depth,
-        };
-        let turn = self.nest.count(runs.count(), self.index, Exec::Serial)?;
-        let run = runs.at(&turn)?;
-        let step = self.nest.range(&run.extent, Exec::Serial)?;
-        let at = run.begin.add(&step)?;
-        let mut axes = digits(&run.number, outer)?;
-        axes.push(at.clone());
-        Ok(Steps {
-            loops: vec![turn, step],
-            k: run.start.add(&at)?.sub(first_k)?,
-            axes,
-        })
-    }
-
     /// Memory for the totals of all tiles, at the identity of addition.
     fn total(&mut self, space: Space) -> Result<UOp> {
         let tiles = self.tiles[0] * self.tiles[1];
@@ -583,22 +511,5 @@ impl Builder<'_> {
             gate,
             ranges,
         });
-    }
-}
-
-/// How a tile's sums go through k.
-struct Steps {
-    /// The loops, outermost first.
-    loops: Vec<UOp>,
-    /// The position in the block, or in all of k.
-    k: UOp,
-    /// The positions along the axes of k, if an operand is read in place.
-    axes: Vec<UOp>,
-}
-
-fn extent(range: &UOp) -> usize {
-    match range.src()[0].op() {
-        Op::Const(value) => value.as_i128() as usize,
-        _ => unreachable!("a tile has constant extents"),
     }
 }

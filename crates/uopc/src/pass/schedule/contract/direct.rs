@@ -47,7 +47,11 @@ impl Axes {
         if ends.windows(2).any(|pair| !pair[1].is_multiple_of(pair[0])) {
             return Ok(None);
         }
-        let extents: Vec<usize> = ends.windows(2).rev().map(|pair| pair[1] / pair[0]).collect();
+        let extents: Vec<usize> = ends
+            .windows(2)
+            .rev()
+            .map(|pair| pair[1] / pair[0])
+            .collect();
         let mut ranges = Vec::with_capacity(extents.len());
         let mut flat = UOp::int(0, c.k.dtype());
         for &extent in &extents {

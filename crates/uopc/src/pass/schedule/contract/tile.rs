@@ -74,7 +74,12 @@ pub fn tiles(
                 _ => copied,
             };
             let panel = depth as f64 * (vectors as f64 + row) * machine.vector_bytes as f64;
-            let far = if panel > machine.l1 as f64 { vectors } else { 0 } as f64 + row;
+            let far = if panel > machine.l1 as f64 {
+                vectors
+            } else {
+                0
+            } as f64
+                + row;
             // Loads compete with other work even where they are fewer.
             let step = sums.max(loads).max(LATENCY).max(far * SECOND_CACHE) + loads / 8.0;
             let ends = 20.0 + 2.0 * (height * vectors) as f64;
