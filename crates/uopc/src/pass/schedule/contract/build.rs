@@ -10,7 +10,7 @@ use super::pairs::{self, Place};
 use super::tile::Tile;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
-use crate::ir::{DType, Op, Scalar, UOp};
+use crate::ir::{DType, Scalar, UOp};
 use crate::machine::Machine;
 
 use rustc_hash::FxHashMap;
