@@ -181,7 +181,9 @@ impl Builder<'_> {
         // does the other side's piece, with which the next part goes on.
         let bytes = [0, 1].map(|o| self.packed_tile(o).bytes());
         let most = (machine.l2 / 2 / bytes[cut]).max(1);
+        let few = self.shared == Exec::Thread && self.tiles[0] * self.tiles[1] <= FEW_PARTS;
         let fair = match self.direct[cut] || self.apart && self.direct[other] {
+            _ if few => 1,
             true => self.tiles[cut].div_ceil(FEW_PARTS),
             false => 4.max(self.tiles[cut].div_ceil(PARTS)),
         };
