@@ -13,7 +13,8 @@ use crate::ir::uop::Sources;
 use crate::ir::{DType, Scalar, UOp};
 
 /// Replacements, and what was made by them so far. Nodes are replaced before what reads them is
-/// asked for.
+/// asked for; a LET stands for itself until it is replaced, whatever its value is made of, so that
+/// an expression costs what stands in it and not what its names stand for.
 #[derive(Default)]
 pub(super) struct Folder {
     made: FxHashMap<UOp, UOp>,
@@ -52,20 +53,26 @@ impl Folder {
                 continue;
             }
             let before = pending.len();
-            // A range that no one has replaced is what it was.
-            if !matches!(u.op(), Op::Range { .. }) {
+            // A range or a name that no one has replaced is what it was.
+            let stands = match u.op() {
+                Op::Range { .. } => true,
+                Op::Let { .. } => !self.through,
+                _ => false,
+            };
+            if !stands {
                 let unknown = |s: &&UOp| !self.made.contains_key(*s);
                 pending.extend(u.src().iter().filter(unknown).cloned());
             }
             if pending.len() == before {
                 pending.pop();
-                let made = if matches!(u.op(), Op::Range { .. }) {
+                let made = if stands {
                     u.clone()
                 } else {
                     let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
+                    // A name stands for one value; for another one, the value stands for itself.
                     let is_name = matches!(u.op(), Op::Let { .. });
                     match &src[..] {
-                        [value] if self.through && is_name && *u.src() != *src => value.clone(),
+                        [value] if is_name && *u.src() != *src => value.clone(),
                         src => rebuild(&u, src),
                     }
                 };
@@ -80,12 +87,6 @@ impl Folder {
 fn rebuild(u: &UOp, src: &[UOp]) -> UOp {
     if let Some(simple) = simplified(u, src) {
         return simple;
-    }
-    // A name stands for one value; for another one, the value stands for itself.
-    if let (Op::Let { .. }, [value]) = (u.op(), src)
-        && src != u.src()
-    {
-        return value.clone();
     }
     u.with_src(src)
         .expect("sources of the same types are accepted")
