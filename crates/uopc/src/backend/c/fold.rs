@@ -46,40 +46,40 @@ impl Folder {
 
     /// The expression with all replacements.
     pub(super) fn of(&mut self, root: &UOp) -> UOp {
-        let mut pending = vec![root.clone()];
-        while let Some(u) = pending.last().cloned() {
-            if self.made.contains_key(&u) {
+        let mut pending: SmallVec<[&UOp; 16]> = SmallVec::new();
+        if self.known(root).is_none() {
+            pending.push(root);
+        }
+        while let Some(&u) = pending.last() {
+            if self.made.contains_key(u) {
                 pending.pop();
                 continue;
             }
             let before = pending.len();
-            // A range or a name that no one has replaced is what it was.
-            let stands = match u.op() {
-                Op::Range { .. } => true,
-                Op::Let { .. } => !self.through,
-                _ => false,
-            };
-            if !stands {
-                let unknown = |s: &&UOp| !self.made.contains_key(*s);
-                pending.extend(u.src().iter().filter(unknown).cloned());
-            }
+            pending.extend(u.src().iter().filter(|s| self.known(s).is_none()));
             if pending.len() == before {
                 pending.pop();
-                let made = if stands {
-                    u.clone()
-                } else {
-                    let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
-                    // A name stands for one value; for another one, the value stands for itself.
-                    let is_name = matches!(u.op(), Op::Let { .. });
-                    match &src[..] {
-                        [value] if is_name && *u.src() != *src => value.clone(),
-                        src => rebuild(&u, src),
-                    }
+                let src = u.src().iter().map(|s| self.known(s).unwrap_or(s).clone());
+                let src: Sources = src.collect();
+                // A name stands for one value; for another one, the value stands for itself.
+                let is_name = matches!(u.op(), Op::Let { .. });
+                let made = match &src[..] {
+                    [value] if is_name && *u.src() != *src => value.clone(),
+                    src => rebuild(u, src),
                 };
-                self.made.insert(u, made);
+                self.made.insert(u.clone(), made);
             }
         }
-        self.made[root].clone()
+        self.known(root).unwrap_or(root).clone()
+    }
+
+    /// What stands for a node, once that is known. A leaf, a range or a name that no one has replaced
+    /// is what it was.
+    fn known<'a>(&'a self, u: &'a UOp) -> Option<&'a UOp> {
+        let is_name = matches!(u.op(), Op::Let { .. });
+        let is_leaf = matches!(u.op(), Op::Range { .. }) || u.src().is_empty();
+        let stands = is_leaf || is_name && !self.through;
+        self.made.get(u).or(stands.then_some(u))
     }
 }
 

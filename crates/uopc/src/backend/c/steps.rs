@@ -392,17 +392,17 @@ fn loads_and_names(step: &Step) -> (Vec<UOp>, Vec<&UOp>) {
     let mut met: FxHashSet<&UOp> = FxHashSet::default();
     let mut pending: Vec<&UOp> = step.reads().iter().rev().collect();
     while let Some(u) = pending.pop() {
-        // Most of what an expression reads are leaves, which need no note.
-        if matches!(u.op(), Op::Range { .. } | Op::Const(_)) || !met.insert(u) {
+        if matches!(u.op(), Op::Let { .. }) {
+            names.push(u);
             continue;
         }
-        match u.op() {
-            Op::Let { .. } => {
-                names.push(u);
-                continue;
-            }
-            Op::Load => loads.push(u.clone()),
-            _ => {}
+        // Most of what an expression reads are leaves, which need no note.
+        let is_leaf = matches!(u.op(), Op::Range { .. }) || u.src().is_empty();
+        if is_leaf || !met.insert(u) {
+            continue;
+        }
+        if matches!(u.op(), Op::Load) {
+            loads.push(u.clone());
         }
         pending.extend(u.src().iter().rev());
     }

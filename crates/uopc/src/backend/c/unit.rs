@@ -118,22 +118,20 @@ fn level(program: &Program) -> Level {
     let (mut most, mut rounds) = (1, vec![1i128]);
     let mut bounds = Bounds::new();
     for u in program.instructions() {
-        match u.op() {
-            Op::Loop => {
-                let range = &u.src()[0];
-                if let Op::Range {
-                    exec: Exec::Vector, ..
-                } = range.op()
-                {
-                    return Level::Explicit;
-                }
-                let outer = rounds.last().copied().unwrap_or(1);
-                let inner = outer.saturating_mul(bounds.of(&range.src()[0]).hi);
-                rounds.push(inner);
-                most = most.max(inner);
+        if matches!(u.op(), Op::Loop) {
+            let range = &u.src()[0];
+            if let Op::Range {
+                exec: Exec::Vector, ..
+            } = range.op()
+            {
+                return Level::Explicit;
             }
-            Op::EndLoop => drop(rounds.pop()),
-            _ => {}
+            let outer = rounds.last().copied().unwrap_or(1);
+            let inner = outer.saturating_mul(bounds.of(&range.src()[0]).hi);
+            rounds.push(inner);
+            most = most.max(inner);
+        } else if matches!(u.op(), Op::EndLoop) {
+            rounds.pop();
         }
     }
     match most {
