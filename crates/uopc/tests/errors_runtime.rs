@@ -121,7 +121,7 @@ fn a_compiler_that_fails() {
         panic!("{text}");
     };
     let flags = "-O1 -std=gnu11 -fvisibility=hidden -fPIC -shared -ffp-contract=off -fwrapv \
-                 -fno-trapping-math -fno-math-errno -Wno-psabi -march=native -nostdlib";
+                 -fno-trapping-math -fno-math-errno -Wno-psabi -march=native -fno-tree-bit-ccp -nostdlib";
     let expected = format!(
         "{cc} {flags} failed on {}\ndisk full",
         source_path.display()
