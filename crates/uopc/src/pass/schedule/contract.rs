@@ -2,7 +2,7 @@
 //!
 //! `find` takes a chain and the store of its result apart; `operand` says how each factor lies
 //! in memory and packs it; `tile` costs the tiles that registers can hold and `choose` takes one;
-//! `build` writes the new statements; `pairs` writes those of large products of bf16. Each element
+//! `build` writes the new statements; `pieces` those of a product that the launch itself reads; `pairs` writes those of large products of bf16. Each element
 //! of the result is still one chain over k in order, so tiles, packing and threads change no bit.
 
 mod build;
@@ -10,6 +10,7 @@ mod choose;
 mod find;
 mod operand;
 mod pairs;
+mod pieces;
 mod tile;
 
 use super::narrow::narrow;
@@ -26,6 +27,9 @@ use find::Contraction;
 /// # Errors
 /// Never for a verified graph.
 pub fn contractions(nest: &mut Nest, machine: &Machine) -> Result<()> {
+    if pieces::pieces(nest, machine)? {
+        return Ok(());
+    }
     let mut at = 0;
     while at < nest.statements.len() {
         let Some(c) = Contraction::at(nest, at)? else {

@@ -58,6 +58,28 @@ pub fn lay_out(nest: &mut Nest, machine: &Machine) -> Result<()> {
     Ok(())
 }
 
+/// Lays out the statements from `from` on, which share their first `depth` loops, inside of these.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn lay_out_inside(nest: &mut Nest, from: usize, depth: usize, machine: &Machine) -> Result<()> {
+    let mut last = nest.statements.len();
+    for k in (from..last).rev() {
+        let shares = |a: &Statement, b: &Statement| common(&a.ranges, &b.ranges) > depth;
+        if k > from && shares(&nest.statements[k - 1], &nest.statements[k]) {
+            continue;
+        }
+        let group = k..last;
+        last = k;
+        merge_all(nest, &group)?;
+        match group.len() {
+            1 => single(nest, k, machine)?,
+            _ => together(nest, &group, machine)?,
+        }
+    }
+    Ok(())
+}
+
 /// Statements that a schedule for contractions has laid out: they run in vectors or threads, or
 /// exchange scratch memory with such.
 fn settled(nest: &Nest) -> Vec<bool> {
