@@ -14,10 +14,11 @@ use uopc::Result;
 use uopc::autodiff::gradient;
 use uopc::debug::{Schedule, Settings};
 use uopc::interp::{Array, Checks};
+use uopc::ir::axes::{axes, shared};
 use uopc::ir::form::{LoopGraph, Role};
 use uopc::ir::op::{Exec, Op, ReduceOp, StageKind};
 use uopc::ir::visit::toposort;
-use uopc::ir::{DType, Scalar, UOp, verify};
+use uopc::ir::{DType, UOp, verify};
 use uopc::machine::Machine;
 use uopc::pass::pipeline::{Lowered, lower};
 use uopc::runtime::{Code, Device};
@@ -147,7 +148,7 @@ fn run(case: &Case, plan: &Lowered, launch: &dyn Fn(usize, &LoopGraph, &Slots) -
             buffers.insert(*b, wrote.remove(slot).unwrap());
         }
     }
-    buffers[&plan.plan.outputs[0]]
+    buffers[&plan.plan.outputs[0]].clone()
         .reshaped(case.roots[0].shape())
         .unwrap()
 }
@@ -272,4 +273,34 @@ fn what_is_small_or_read_elsewhere_has_a_buffer() {
     ];
     let plan = lowered(&all, &Settings::default());
     assert!(plan.plan.kernels.len() > 1);
+}
+
+#[test]
+fn axes_are_followed_through_movement() {
+    let x = UOp::slot(0, DType::F32, 2 * 3 * 4 * 5).reshape(&[2, 3, 4, 5]).unwrap();
+    let of = |root: &UOp| {
+        let known = axes(&toposort(std::slice::from_ref(root)));
+        known[&x].iter().copied().collect::<Vec<_>>()
+    };
+    let unmoved = [Some(0), Some(1), Some(2), Some(3)];
+    assert_eq!(of(&x.exp().unwrap()), unmoved);
+    assert_eq!(of(&x.permute(&[2, 0, 3, 1]).unwrap()), [Some(1), Some(3), Some(0), Some(2)]);
+    // Axes that become one are lost, those beside them and beside axes of one element are not.
+    let joined = x.reshape(&[2, 1, 12, 5]).unwrap();
+    assert_eq!(of(&joined), [Some(0), None, None, Some(3)]);
+    let apart = x.reshape(&[1, 2, 3, 2, 2, 5]).unwrap();
+    assert_eq!(of(&apart), [Some(1), Some(2), None, Some(5)]);
+    let part = x.shrink(&[(0, 2), (1, 3), (0, 4), (0, 5)]).unwrap();
+    assert_eq!(of(&part), [Some(0), None, Some(2), Some(3)]);
+    let sum = x.reduce(ReduceOp::Add, 2).unwrap();
+    assert_eq!(of(&sum), [Some(0), Some(1), None, None]);
+    let wide = sum.reshape(&[2, 3, 1]).unwrap().expand(&[2, 3, 7]).unwrap();
+    assert_eq!(of(&wide), [Some(0), Some(1), None, None]);
+    // What is read in two ways has the axes that it has in both.
+    let square = UOp::slot(1, DType::F32, 12).reshape(&[2, 2, 3]).unwrap();
+    let both = square.add(&square.permute(&[1, 0, 2]).unwrap()).unwrap();
+    let nodes = toposort(std::slice::from_ref(&both));
+    assert_eq!(axes(&nodes)[&square].to_vec(), [None, None, Some(2)]);
+    assert_eq!(shared(&nodes, |u| *u == square), 0);
+    assert_eq!(shared(&toposort(&[wide]), |u| *u == x), 2);
 }

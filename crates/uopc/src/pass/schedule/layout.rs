@@ -155,7 +155,9 @@ fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<
         .map(|(s, c)| c.runs * best_own(s, c, shared.len()));
     let apart: f64 = own.sum();
     let mut best: Option<(UOp, f64)> = None;
-    for r in &shared {
+    // Loops around other statements as well have been laid out with those.
+    let inside = |r: &&UOp| nest.users(r).iter().all(|k| group.contains(k));
+    for r in shared.iter().filter(inside) {
         let in_lanes = |c: &Cost| c.vector(r).unwrap_or(c.scalar * 2.0);
         let cost: f64 = costs.iter().map(|(_, c)| c.runs * in_lanes(c)).sum();
         if best.as_ref().is_none_or(|(_, least)| cost < *least) {

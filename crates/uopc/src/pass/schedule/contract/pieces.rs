@@ -220,7 +220,7 @@ impl Builder<'_> {
                 continue;
             }
             // An operand has a packed copy for each point of those loops that it names.
-            let named = ranges_of(&self.c.factors[o]);
+            let named = ranges_of(&self.operands[o].value);
             let keys: Vec<UOp> = around
                 .iter()
                 .filter(|r| named.contains(*r))
