@@ -11,29 +11,33 @@
 //! caller, or a block that calls the team itself) does all blocks of the own job alone: nobody ever
 //! waits for the team, so nothing can deadlock.
 //!
-//! A posted job is cut into chunks of blocks. `open` counts the chunks that nobody has claimed,
-//! `unfinished` those whose blocks have not all returned.
+//! A posted job is cut into chunks of blocks, and these into one share for each thread: threads
+//! that do the same job again find what they wrote in their own caches. A share's `open` counts
+//! the chunks of it that nobody has claimed, `unfinished` all those whose blocks have not returned.
 //!
-//! 1. The owner writes the job, then `unfinished`, then `open` (release).
-//! 2. A thread claims by a compare-and-swap of `open` from c > 0 to c - 1 (acquire). It gets the
-//!    c-th chunk from the end. Only after a claim does a worker read the job.
+//! 1. The owner writes the job, then `unfinished`, then each `open` (release).
+//! 2. A thread claims by a compare-and-swap of an `open` from c > 0 to c - 1 (acquire). It gets the
+//!    c-th chunk from the end of the share. It tries its own share first, then those of the others.
+//!    Only after a claim does a worker read the job.
 //! 3. A thread does its chunk, claims until there is none, and then subtracts what it has done from
 //!    `unfinished` (release).
 //! 4. The owner, who claims like everyone else, waits until `unfinished` is 0 (acquire), and only
 //!    then gives up `owner` or posts the next job.
 //!
 //! *A late worker never touches a job that is over.* Without a successful claim it reads nothing
-//! but counters. A claim succeeds only on the present value of `open`, so there is a job with a
+//! but counters. A claim succeeds only on the present value of an `open`, so there is a job with a
 //! chunk left; that job can't end before the claimer has subtracted, thus the job is not written
-//! while it is read. That `open` may have gone through many jobs since the worker looked at it does
-//! not matter: a claim concerns the job that is posted at the claim, whichever that is.
+//! while it is read. That the `open` may have gone through many jobs since the worker looked at it
+//! does not matter: a claim concerns the job that is posted at the claim, whichever that is. Nor
+//! does it matter that the owner may not have filled the other shares yet: their chunks count as
+//! unfinished from before.
 //!
 //! *What blocks write is seen where it is needed.* A claim reads what step 1 released, or what
 //! another claim made of that (a release sequence), so it sees the job and all that the owner did
 //! before. All subtractions are such a sequence, too, so the owner that reads 0 sees all blocks,
 //! and with the next job so do the workers.
 //!
-//! *Nobody oversleeps.* A worker notes that it sleeps, then looks at `open` once more; an owner
+//! *Nobody oversleeps.* A worker notes that it sleeps, then looks at each `open` once more; an owner
 //! posts, then looks who sleeps. All four are sequentially consistent, so that one of the two sees
 //! the other. An owner that has waited for long sets the highest bit of `unfinished` and sleeps on
 //! a condition; whoever subtracts the last chunk finds the bit and signals.
@@ -174,8 +178,7 @@ impl Team {
     /// memory may belong to it.
     fn run_alone(&self, job: &Job, number: usize) {
         let number = if number < self.threads { number } else { 0 };
-        let chunks = (1..=job.chunks).rev();
-        chunks.for_each(|open| job.run_chunk(open, number));
+        (0..job.chunks).for_each(|chunk| job.run_chunk(chunk, number));
     }
 
     /// Makes this thread the owner, unless another one in this process is.
@@ -254,9 +257,14 @@ impl Job {
         }
     }
 
-    /// Does the chunk that was claimed when so many were open.
-    fn run_chunk(&self, open: usize, worker: usize) {
-        let first = (self.chunks - open) * self.grain;
+    /// The first chunk of a share, if there are so many.
+    fn share(&self, k: usize, shares: usize) -> usize {
+        (k as u128 * self.chunks as u128 / shares as u128) as usize
+    }
+
+    /// Does a chunk.
+    fn run_chunk(&self, chunk: usize, worker: usize) {
+        let first = chunk * self.grain;
         for i in first..self.n.min(first + self.grain) {
             // SAFETY: whoever made the job promised that this may be called, see `Team::run_part`.
             unsafe { (self.part)(self.context, i as c_long, worker as c_long) }
@@ -275,7 +283,8 @@ impl Crew {
     /// As many workers as asked for, or as many as the system gives.
     fn start(workers: usize, process: u32) -> Crew {
         let board = Arc::new(Board {
-            counts: Counts::default(),
+            open: (0..=workers).map(|_| Line::default()).collect(),
+            unfinished: Line::default(),
             job: UnsafeCell::new(None),
             asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             ended: AtomicBool::new(false),
@@ -311,9 +320,11 @@ impl Crew {
         let board = &*self.board;
         // SAFETY: the owner is the only one to write, and no job is posted, so nobody reads.
         unsafe { *board.job.get() = Some(job) }
-        let Counts { open, unfinished } = &board.counts;
-        unfinished.store(job.chunks, Relaxed);
-        open.store(job.chunks, SeqCst);
+        board.unfinished.store(job.chunks, Relaxed);
+        let shares = board.open.len();
+        for (k, open) in board.open.iter().enumerate() {
+            open.store(job.share(k + 1, shares) - job.share(k, shares), SeqCst);
+        }
         // The caller takes one of the chunks.
         let helping = board.asleep.iter().zip(&self.workers).take(job.chunks - 1);
         for (asleep, worker) in helping {
@@ -323,11 +334,11 @@ impl Crew {
             }
         }
         let mut claimed = 0;
-        while let Some(chunk) = board.claim() {
-            job.run_chunk(chunk, 0);
+        while let Some(claim) = board.claim(0) {
+            board.carry_out(&job, claim, 0);
             claimed += 1;
         }
-        unfinished.fetch_sub(claimed, Relaxed);
+        board.unfinished.fetch_sub(claimed, Relaxed);
         board.wait_until_done();
     }
 
@@ -343,7 +354,10 @@ impl Crew {
 
 /// Where jobs are posted.
 struct Board {
-    counts: Counts,
+    /// For each thread how many chunks of its share nobody has claimed. In lines of the cache of
+    /// their own, as each is written by its thread.
+    open: Box<[Line]>,
+    unfinished: Line,
     /// Written by the owner while no chunk is open or unfinished, read by those who have claimed.
     job: UnsafeCell<Option<Job>>,
     /// Which workers sleep.
@@ -353,13 +367,6 @@ struct Board {
     /// on other threads in a process that was forked.
     lock: Mutex<()>,
     done: Condvar,
-}
-
-/// In lines of the cache of their own: everyone looks at the first while threads write the second.
-#[derive(Default)]
-struct Counts {
-    open: Line,
-    unfinished: Line,
 }
 
 /// Pairs of lines are fetched together.
@@ -375,6 +382,15 @@ impl std::ops::Deref for Line {
     }
 }
 
+/// A chunk that a thread has claimed.
+#[derive(Clone, Copy)]
+struct Claim {
+    /// Whose share it is from.
+    share: usize,
+    /// How many chunks of the share were open, that one included.
+    open: usize,
+}
+
 // SAFETY: the only field that is not shareable by itself is `job`, and the module's page says why
 // nobody reads it while it is written. What it points to may be used by any thread, as whoever made
 // the job promised.
@@ -383,18 +399,30 @@ unsafe impl Sync for Board {}
 unsafe impl Send for Board {}
 
 impl Board {
-    /// Claims a chunk: how many were open, that one included.
-    fn claim(&self) -> Option<usize> {
-        let open = &self.counts.open;
-        let claimed = open.fetch_update(Acquire, Relaxed, |chunks| chunks.checked_sub(1));
-        claimed.ok()
+    /// Claims a chunk for a thread, if there is one.
+    fn claim(&self, number: usize) -> Option<Claim> {
+        let (others, own) = self.open.split_at(number);
+        let shares = (number..).zip(own).chain(others.iter().enumerate());
+        for (share, open) in shares {
+            let claimed = open.fetch_update(Acquire, Relaxed, |chunks| chunks.checked_sub(1));
+            if let Ok(open) = claimed {
+                return Some(Claim { share, open });
+            }
+        }
+        None
+    }
+
+    /// Does what a thread has claimed.
+    fn carry_out(&self, job: &Job, claim: Claim, number: usize) {
+        let end = job.share(claim.share + 1, self.open.len());
+        job.run_chunk(end - claim.open, number);
     }
 
     /// The life of a worker.
     fn work(&self, number: usize) {
         NUMBER.set(number);
         while !self.ended.load(Relaxed) {
-            let Some(mut chunk) = self.claim() else {
+            let Some(mut claim) = self.claim(number) else {
                 self.wait_for_job(&self.asleep[number - 1]);
                 continue;
             };
@@ -402,14 +430,14 @@ impl Board {
             let job = unsafe { *self.job.get() }.expect("posted before its chunks are open");
             let mut claimed = 0;
             loop {
-                job.run_chunk(chunk, number);
+                self.carry_out(&job, claim, number);
                 claimed += 1;
-                match self.claim() {
-                    Some(next) => chunk = next,
+                match self.claim(number) {
+                    Some(next) => claim = next,
                     None => break,
                 }
             }
-            let before = self.counts.unfinished.fetch_sub(claimed, Release);
+            let before = self.unfinished.fetch_sub(claimed, Release);
             if before == OWNER_SLEEPS + claimed {
                 drop(self.lock());
                 self.done.notify_one();
@@ -419,7 +447,8 @@ impl Board {
 
     /// Returns when there may be a chunk to claim, or when the crew ends; perhaps for no reason.
     fn wait_for_job(&self, asleep: &AtomicBool) {
-        let news = |order| self.counts.open.load(order) > 0 || self.ended.load(order);
+        let open = |order| self.open.iter().any(|open| open.load(order) > 0);
+        let news = |order| open(order) || self.ended.load(order);
         if wait_awake(AWAKE, || news(Relaxed)) {
             return;
         }
@@ -432,7 +461,7 @@ impl Board {
 
     /// Returns when all chunks are done, of which none is open.
     fn wait_until_done(&self) {
-        let unfinished = &self.counts.unfinished;
+        let unfinished = &self.unfinished;
         if wait_awake(PATIENCE, || unfinished.load(Acquire) == 0) {
             return;
         }

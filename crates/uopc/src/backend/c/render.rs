@@ -242,7 +242,11 @@ fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<
         steps = steps::name_loads(steps, &mut names);
         layouts = self::layouts(&steps, &mut lanes, &mut bounds);
         for memory in crossing(&steps) {
-            layouts.insert(memory, Layout::Array(1));
+            let lanes = match layouts.get(&memory) {
+                Some(Layout::Variables(lanes) | Layout::Array(lanes)) => *lanes,
+                None => 1,
+            };
+            layouts.insert(memory, Layout::Array(lanes));
         }
         steps = nests::nests(steps, &layouts, &mut lanes);
         steps = share::share(&steps, &mut lanes, &mut names);

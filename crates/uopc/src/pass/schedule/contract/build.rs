@@ -23,6 +23,9 @@ const WHOLE_BYTES: usize = 24 << 20;
 /// Parts into which a product is cut at least, where it can be, so that no thread waits long.
 const PARTS: usize = 48;
 
+/// Parts that are enough to keep threads busy to the end.
+const FEW_PARTS: usize = 16;
+
 /// A product that has been laid out.
 pub(super) struct Builder<'a> {
     pub(super) c: &'a Contraction,
@@ -108,7 +111,10 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         1 => None,
         _ => Some(nest.count(blocks, index, Exec::Serial)?),
     };
-    let cut = usize::from(operands[1].size > operands[0].size);
+    // An operand that must be packed is cut if the other one is read in place: then each thread packs
+    // what it needs, and no thread waits for another.
+    let alone = (0..2).find(|&o| !direct[o] && direct[1 - o] && tiles[o] >= FEW_PARTS);
+    let cut = alone.unwrap_or(usize::from(operands[1].size > operands[0].size));
     let mut builder = Builder {
         c,
         nest,
@@ -131,7 +137,7 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
         depth,
     };
     let packed = tiles[cut] * builder.packed_tile(cut).bytes();
-    builder.apart = packed > WHOLE_BYTES && !direct[cut];
+    builder.apart = !direct[cut] && (packed > WHOLE_BYTES || alone.is_some() && !by_item);
     builder.product(machine, by_item)?;
     Ok(builder.statements)
 }
@@ -170,21 +176,25 @@ impl Builder<'_> {
         };
         let common = if by_item { Space::Cache } else { Space::Arena };
         let (cut, other) = (self.cut, 1 - self.cut);
-        // Tiles of the side that is cut in one part: the part's operand stays in the second cache.
-        let tile_bytes = self.packed_tile(cut).bytes();
-        let most = (machine.l2 / 2 / tile_bytes).max(1);
-        let per_part = self.tiles[cut]
-            .min(most)
-            .min(4.max(self.tiles[cut].div_ceil(PARTS)));
+        // Tiles of the side that is cut in one part: the part's operand stays in the second cache, as
+        // does the other side's piece, with which the next part goes on.
+        let bytes = [0, 1].map(|o| self.packed_tile(o).bytes());
+        let most = (machine.l2 / 2 / bytes[cut]).max(1);
+        let fair = match self.direct[cut] || self.apart && self.direct[other] {
+            true => self.tiles[cut].div_ceil(FEW_PARTS),
+            false => 4.max(self.tiles[cut].div_ceil(PARTS)),
+        };
+        let per_part = self.tiles[cut].min(most).min(fair);
         let scaled = self.nest.choice.scaled(per_part as f64) as usize;
         let per_part = scaled.clamp(1, self.tiles[cut]);
         let cut_parts = self.tiles[cut].div_ceil(per_part);
         let other_parts = match self.apart || by_item {
             true => 1,
-            false => PARTS
-                .div_ceil(cut_parts)
-                .min(self.tiles[other].div_ceil(2))
-                .max(1),
+            false => {
+                let held = self.tiles[other].div_ceil((machine.l2 / 8 * 5 / bytes[other]).max(1));
+                let shared = PARTS.div_ceil(cut_parts);
+                held.max(shared.min(self.tiles[other].div_ceil(2)))
+            }
         };
         let per_other = self.tiles[other].div_ceil(other_parts);
         let other_parts = self.tiles[other].div_ceil(per_other);
@@ -214,8 +224,9 @@ impl Builder<'_> {
         let parts = self
             .nest
             .count(cut_parts * other_parts, self.index, self.shared)?;
-        let [cut_part, other_part] =
-            [0, 1].map(|i| digits(&parts, &[cut_parts, other_parts]).map(|d| d[i].clone()));
+        // Parts that follow each other share the other side's operand, the longer piece of the two.
+        let [other_part, cut_part] =
+            [0, 1].map(|i| digits(&parts, &[other_parts, cut_parts]).map(|d| d[i].clone()));
         let (cut_part, other_part) = (cut_part?, other_part?);
         let mut inside = outer.clone();
         inside.push(parts.clone());

@@ -63,8 +63,8 @@ pub fn tiles(
             let sums = (height * vectors) as f64 / 2.0;
             let loads = (height + vectors) as f64 / 2.0;
             // What the first cache does not hold until the next tile comes from the second.
-            let panel = depth * vectors * machine.vector_bytes;
-            let far = if 2 * panel > machine.l1 { vectors } else { 0 } as f64
+            let panel = depth * (vectors * machine.vector_bytes + height * element);
+            let far = if panel > machine.l1 { vectors } else { 0 } as f64
                 + (height * element) as f64 / machine.vector_bytes as f64;
             // Loads compete with other work even where they are fewer.
             let step = sums.max(loads).max(LATENCY).max(far * SECOND_CACHE) + loads / 8.0;
@@ -99,10 +99,10 @@ fn packing(operand: &Operand, width: usize, depth: usize, together: bool) -> f64
     let deep = if together { 1 } else { operand.depth_lanes };
     let vector = deep.max(operand.groups(width).unwrap_or(1).min(width));
     // Vectors wait for memory: what is packed is read, written, and read again.
-    elements
-        * if vector > 1 {
-            f64::max(3.0 / vector as f64, 0.8)
-        } else {
-            1.2
-        }
+    elements * if vector > 1 { PACKED } else { TURNED }
 }
+
+/// Cycles to pack an element in vectors.
+const PACKED: f64 = 1.4;
+/// Cycles to pack an element alone.
+const TURNED: f64 = 1.7;
