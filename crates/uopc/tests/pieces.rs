@@ -148,7 +148,8 @@ fn run(case: &Case, plan: &Lowered, launch: &dyn Fn(usize, &LoopGraph, &Slots) -
             buffers.insert(*b, wrote.remove(slot).unwrap());
         }
     }
-    buffers[&plan.plan.outputs[0]].clone()
+    buffers[&plan.plan.outputs[0]]
+        .clone()
         .reshaped(case.roots[0].shape())
         .unwrap()
 }
@@ -277,14 +278,19 @@ fn what_is_small_or_read_elsewhere_has_a_buffer() {
 
 #[test]
 fn axes_are_followed_through_movement() {
-    let x = UOp::slot(0, DType::F32, 2 * 3 * 4 * 5).reshape(&[2, 3, 4, 5]).unwrap();
+    let x = UOp::slot(0, DType::F32, 2 * 3 * 4 * 5)
+        .reshape(&[2, 3, 4, 5])
+        .unwrap();
     let of = |root: &UOp| {
         let known = axes(&toposort(std::slice::from_ref(root)));
         known[&x].iter().copied().collect::<Vec<_>>()
     };
     let unmoved = [Some(0), Some(1), Some(2), Some(3)];
     assert_eq!(of(&x.exp().unwrap()), unmoved);
-    assert_eq!(of(&x.permute(&[2, 0, 3, 1]).unwrap()), [Some(1), Some(3), Some(0), Some(2)]);
+    assert_eq!(
+        of(&x.permute(&[2, 0, 3, 1]).unwrap()),
+        [Some(1), Some(3), Some(0), Some(2)]
+    );
     // Axes that become one are lost, those beside them and beside axes of one element are not.
     let joined = x.reshape(&[2, 1, 12, 5]).unwrap();
     assert_eq!(of(&joined), [Some(0), None, None, Some(3)]);

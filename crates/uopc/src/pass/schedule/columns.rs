@@ -109,7 +109,9 @@ pub fn columns(
 
 /// Whether a statement of the group reads under gates that change along a range.
 fn is_masked(nest: &Nest, group: &Range<usize>, range: &UOp) -> bool {
-    let loads = nest.statements[group.clone()].iter().flat_map(|s| s.loads());
+    let loads = nest.statements[group.clone()]
+        .iter()
+        .flat_map(|s| s.loads());
     let mut gates = loads.filter_map(|l| l.src().get(2).cloned());
     gates.any(|gate| ranges_of(&gate).contains(range))
 }
