@@ -16,7 +16,7 @@ use uopc::debug::{Schedule, Settings};
 use uopc::interp::{Array, Checks};
 use uopc::ir::axes::{axes, shared};
 use uopc::ir::form::{LoopGraph, Role};
-use uopc::ir::op::{Exec, Op, ReduceOp, StageKind};
+use uopc::ir::op::{Combine, Exec, Op, ReduceOp, StageKind};
 use uopc::ir::visit::toposort;
 use uopc::ir::{DType, UOp, verify};
 use uopc::machine::Machine;
@@ -189,16 +189,21 @@ fn check(name: &str, case: &Case) {
             ..Settings::default()
         };
         let plan = lowered(case, &settings);
-        // What is kept is laid out as a tiled product on threads, and so are the sums.
+        // What is kept is laid out as a tiled product, and with masks so are the sums.
+        let vector = |end: &UOp| {
+            let lanes = |r: &UOp| matches!(r.op(), Op::Range { exec, .. } if *exec == Exec::Vector);
+            end.src()[1..].iter().any(lanes)
+        };
+        let product = |end: &UOp| matches!(end.src()[0].op(), Op::Store { combine, .. } if *combine == Combine::MulAcc);
         for launch in &plan.launches {
             let s = launch.loops.statements();
-            let vector = |end: &UOp| {
-                let of = |r: &UOp, exec| matches!(r.op(), Op::Range { exec: e, .. } if *e == exec);
-                end.src()[1..].iter().any(|r| of(r, Exec::Vector))
-            };
+            assert!(
+                s.iter().any(|end| product(end) && vector(end)),
+                "{name}, {engine}: the product is not tiled"
+            );
             let lanes = s.iter().filter(|end| vector(end)).count();
             assert!(
-                2 * lanes > s.len(),
+                2 * lanes > s.len() || engine != "avx512",
                 "{name}, {engine}: {lanes} of {} in vectors",
                 s.len()
             );
