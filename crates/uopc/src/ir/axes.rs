@@ -78,7 +78,7 @@ fn of_source(u: &UOp, k: usize, own: &Axes) -> Axes {
         }
         Op::Shrink(bounds) => {
             let whole = bounds.iter().zip(from.iter());
-            let whole = whole.map(|(&(begin, end), &n)| (begin as usize, end as usize) == (0, n));
+            let whole = whole.map(|(&(begin, end), &n)| (begin, end) == (0, n));
             own.iter()
                 .zip(whole)
                 .map(|(a, whole)| a.filter(|_| whole))
