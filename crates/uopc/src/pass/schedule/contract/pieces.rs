@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::affine::{digits, linear, simplify};
+use super::super::affine::{digits, linear, simplify, stride};
 use super::super::depend::{common, memories};
 use super::super::layout::lay_out_inside;
 use super::super::nest::{Nest, exec_of, extent_of, ranges_of};
@@ -15,7 +15,8 @@ use super::super::rewrite::{Axis, Outcome, Refusal, Tail, attempt, expand, split
 use super::build::{Builder, SHARED_WORK};
 use super::choose::in_vectors;
 use super::find::Contraction;
-use super::operand::{Layout, Packing};
+use super::operand::{Layout, Operand, Packing};
+use super::tile;
 use crate::error::Result;
 use crate::ir::UOp;
 use crate::ir::op::{Exec, Op, Space};
@@ -152,7 +153,17 @@ fn lay_out(
     let index = c.k.dtype();
     let extents: Vec<usize> = around.iter().filter_map(extent_of).collect();
     let items: usize = extents.iter().product();
-    let (lanes, tile, operands) = in_vectors(c, nest, machine)?;
+    let (lanes, mut tile, mut operands) = in_vectors(c, nest, machine)?;
+    // A piece is read again at once: its vectors run along it, whatever packing would cost.
+    let along = |o: &Operand| {
+        let inner = o.side.last();
+        inner.is_some_and(|r| stride(&c.out.index, r) == Some(1))
+    };
+    if along(&operands[0]) && !along(&operands[1]) {
+        operands.reverse();
+        let [rows, cols] = &operands;
+        tile = tile::tile(rows, cols, c.depth, c.sum.dtype().size(), machine);
+    }
     let widths = [tile.rows, tile.vectors * lanes];
     let work = items * operands[0].size * operands[1].size * c.depth;
     let exec = match work >= SHARED_WORK {
