@@ -9,6 +9,7 @@ pub mod infer;
 pub mod build;
 pub mod composite;
 pub mod fold;
+pub mod axes;
 pub mod scalar;
 pub mod bounds;
 pub mod affine;

@@ -314,6 +314,9 @@ text_enum! {
         Detach = "detach",
         /// Bounds of a part whose values are computed again instead of kept.
         Remat = "remat",
+        /// Store the value in scratch memory of the kernel that reads it, in one piece for each point
+        /// of the axes that it shares with the kernel's result.
+        Within = "within",
     }
 }
 

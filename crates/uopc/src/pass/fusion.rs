@@ -4,6 +4,8 @@
 //! computing it where it is read would repeat more work than a store and the loads cost, when it
 //! is a reduction that would be repeated or nested, or when its kernel would grow too large.
 
+mod within;
+
 use smallvec::SmallVec;
 
 use crate::ir::op::StageKind;
@@ -30,8 +32,22 @@ const PADDING_REACH: usize = 8;
 /// Why a value has a buffer.
 pub type Reason = &'static str;
 
-/// For each node of the graph the reason why it gets a buffer, or `None`.
-pub fn choose_buffers(graph: &Graph) -> Vec<Option<Reason>> {
+/// Why reductions have buffers that other kernels read.
+const REDUCTIONS: [Reason; 2] = [
+    "reduction read more than once",
+    "reduction inside a reduction or a selection",
+];
+
+/// Where values of a graph live.
+pub struct Places {
+    /// For each node the reason why it gets a buffer, or `None`.
+    pub reasons: Vec<Option<Reason>>,
+    /// Whether it has scratch memory in the kernel that reads it.
+    pub within: Vec<bool>,
+}
+
+/// Decides for each node of the graph whether it gets a buffer.
+pub fn choose_buffers(graph: &Graph) -> Places {
     let mut reasons: Vec<Option<Reason>> = vec![None; graph.len()];
     for &r in &graph.roots {
         reasons[base(graph, r as usize)] = Some("root");
@@ -47,7 +63,8 @@ pub fn choose_buffers(graph: &Graph) -> Vec<Option<Reason>> {
     }
     limit_kernel_size(graph, &mut reasons);
     limit_repeated_work(graph, &mut reasons);
-    reasons
+    let within = within::keep_within(graph, &mut reasons);
+    Places { reasons, within }
 }
 
 /// The node whose memory holds node i: RESHAPE and STAGE leave the elements where they are.
@@ -243,9 +260,9 @@ fn reason_for(u: &UOp, readers: &[Reader], cost: f64, tail: bool) -> Option<Reas
     let repeated = times > n || readers.len() > 1;
     if matches!(u.op(), Op::Reduce { .. }) {
         return if repeated {
-            Some("reduction read more than once")
+            Some(REDUCTIONS[0])
         } else if readers[0].nested {
-            Some("reduction inside a reduction or a selection")
+            Some(REDUCTIONS[1])
         } else {
             None
         };

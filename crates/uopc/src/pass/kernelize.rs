@@ -12,11 +12,11 @@ use std::fmt::Write;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::fusion::{self, Reason};
+use super::fusion::{self, Places};
 use crate::error::{Error, Result};
 use crate::ir::fold::chain_product;
 use crate::ir::form::{BufferIndex, Kernel, Plan, PlanBuffer, Role, ShapeGraph};
-use crate::ir::op::{BufferId, Fold, ParamMode};
+use crate::ir::op::{BufferId, Fold, ParamMode, StageKind};
 use crate::ir::visit::{Graph, substitute, toposort};
 use crate::ir::{Op, UOp, verify};
 
@@ -34,7 +34,7 @@ pub struct Kernelized {
 /// When the graph reads live memory or parameters instead of numbered slots.
 pub fn kernelize(shapes: &ShapeGraph, name: Option<&str>) -> Result<Kernelized> {
     let graph = Graph::new(shapes.roots());
-    let reasons = fusion::choose_buffers(&graph);
+    let places = fusion::choose_buffers(&graph);
     let mut buffers = inputs(&graph)?;
     let mut buffer_of: FxHashMap<UOp, BufferIndex> = FxHashMap::default();
     for (u, b) in graph.nodes.iter().filter(|u| is_buffer(u)).zip(0..) {
@@ -47,7 +47,9 @@ pub fn kernelize(shapes: &ShapeGraph, name: Option<&str>) -> Result<Kernelized> 
         .collect();
     let mut computed = Vec::new();
     for (i, u) in graph.nodes.iter().enumerate() {
-        let Some(reason) = reasons[i] else { continue };
+        let Some(reason) = places.reasons[i] else {
+            continue;
+        };
         if is_buffer(u) {
             continue;
         }
@@ -71,7 +73,7 @@ pub fn kernelize(shapes: &ShapeGraph, name: Option<&str>) -> Result<Kernelized> 
     let single = computed.len() == 1;
     let kernels = computed
         .iter()
-        .map(|&i| kernel(&graph, &reasons, &buffers, &buffer_of, i, single, name))
+        .map(|&i| kernel(&graph, &places, &buffers, &buffer_of, i, single, name))
         .collect::<Result<_>>()?;
     let outputs = (graph.roots.iter())
         .map(|&r| buffer_of[&graph.nodes[fusion::base(&graph, r as usize)]])
@@ -130,14 +132,14 @@ fn inputs(graph: &Graph) -> Result<Vec<PlanBuffer>> {
 /// The kernel that computes node i.
 fn kernel(
     graph: &Graph,
-    reasons: &[Option<Reason>],
+    places: &Places,
     buffers: &[PlanBuffer],
     buffer_of: &FxHashMap<UOp, BufferIndex>,
     i: usize,
     single: bool,
     name: Option<&str>,
 ) -> Result<Kernel> {
-    let (members, stops) = extent_of(graph, reasons, i);
+    let (members, stops) = extent_of(graph, &places.reasons, i);
     // Each buffer read becomes a parameter, for now numbered like the plan's buffers.
     let read = |u: &UOp| {
         let b = buffer_of[u];
@@ -154,7 +156,12 @@ fn kernel(
             .iter()
             .map(|&s| made[&(s as usize)].clone())
             .collect();
-        made.insert(k, graph.nodes[k].with_src(&src)?);
+        let u = graph.nodes[k].with_src(&src)?;
+        let u = match places.within[k] {
+            true => u.stage(StageKind::Within)?,
+            false => u,
+        };
+        made.insert(k, u);
     }
     let body = made[&i].clone();
     let (body, ins) = number_params(body, buffers, single)?;
@@ -189,7 +196,11 @@ fn kernel(
 ///
 /// A chain sums a product before it is rounded, so its kernel computes the product even where
 /// another kernel has stored it.
-fn extent_of(graph: &Graph, reasons: &[Option<Reason>], i: usize) -> (Vec<usize>, Vec<usize>) {
+fn extent_of(
+    graph: &Graph,
+    reasons: &[Option<fusion::Reason>],
+    i: usize,
+) -> (Vec<usize>, Vec<usize>) {
     let (mut members, mut stops) = (BTreeSet::new(), BTreeSet::new());
     let mut unrounded = FxHashSet::default();
     let mut stack = vec![i];

@@ -11,6 +11,7 @@
 mod index;
 mod reduce;
 mod value;
+mod within;
 
 use crate::error::Result;
 use crate::ir::form::{Kernel, LoopGraph};
@@ -19,6 +20,7 @@ use crate::ir::{DType, Op, UOp, verify};
 
 use index::flatten;
 use value::Lowering;
+use within::Within;
 
 /// Lowers a kernel under the schedule that adds nothing: scalar loops, one for each axis.
 ///
@@ -26,7 +28,7 @@ use value::Lowering;
 /// When the body holds an op that has no loops yet.
 pub fn rangeify(kernel: &Kernel) -> Result<LoopGraph> {
     let root = &kernel.body.roots()[0];
-    let mut lowering = Lowering::new(index_dtype(root)?);
+    let mut lowering = Lowering::new(index_dtype(root)?, Within::of(root));
     let (slot, _) = kernel.outs[0];
     let out = UOp::param(slot, ParamMode::Out, root.dtype(), root.shape().numel());
     if let Some(parts) = stacked_parts(root) {
@@ -37,7 +39,8 @@ pub fn rangeify(kernel: &Kernel) -> Result<LoopGraph> {
     } else {
         store(&mut lowering, &out, root, 0)?;
     }
-    verify::loop_graph(kernel.name.clone(), UOp::sink(&lowering.statements))
+    let statements = [lowering.within.statements, lowering.statements].concat();
+    verify::loop_graph(kernel.name.clone(), UOp::sink(&statements))
 }
 
 /// A STACK at the root is written part by part, which costs no choice for each element.
@@ -54,6 +57,7 @@ fn store(lowering: &mut Lowering, out: &UOp, value: &UOp, offset: usize) -> Resu
         ranges.extend(matches!(r.op(), Op::Range { .. }).then(|| r.clone()));
         at.push(r);
     }
+    lowering.within.at = at[..lowering.within.shared].to_vec();
     let scalar = lowering.value(value, &at, None, &ranges)?;
     let flat = flatten(&at, value.shape(), lowering.index_dtype)?;
     let flat = index::add(&flat, offset as i64)?;

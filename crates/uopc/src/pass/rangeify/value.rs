@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::index::{as_constant, constant, inside, source_index};
 use super::reduce;
+use super::within::{Fill, Within, is_kept};
 use crate::error::{Error, Result};
 use crate::ir::op::{Exec, Space};
 use crate::ir::{DType, Op, Scalar, UOp};
@@ -17,6 +18,8 @@ pub struct Lowering {
     pub index_dtype: DType,
     /// What has been written so far, in order.
     pub statements: Vec<UOp>,
+    /// What the kernel keeps in scratch memory.
+    pub within: Within,
     answers: FxHashMap<Request, UOp>,
     ranges: u32,
     locals: u32,
@@ -59,14 +62,17 @@ enum How {
     Guard(UOp),
     /// A reduction whose statements are written when its element's value is known.
     Fold(reduce::Nest),
+    /// A piece of scratch memory that the value needed fills.
+    Fill(Box<Fill>),
 }
 
 impl Lowering {
     /// Nothing lowered yet.
-    pub fn new(index_dtype: DType) -> Lowering {
+    pub fn new(index_dtype: DType, within: Within) -> Lowering {
         Lowering {
             index_dtype,
             statements: Vec::new(),
+            within,
             answers: FxHashMap::default(),
             ranges: 0,
             locals: 0,
@@ -143,8 +149,11 @@ impl Lowering {
                     continue;
                 }
             }
-            let done = open.pop().expect("the loop runs while a request is open");
-            let answer = finish(&done)?;
+            let mut done = open.pop().expect("the loop runs while a request is open");
+            let answer = match done.how {
+                How::Fill(fill) => self.fill(*fill, done.have.remove(0))?,
+                _ => finish(&done)?,
+            };
             self.answers.insert(done.request, answer);
         }
         Ok(self.answers[&first].clone())
@@ -169,6 +178,10 @@ impl Lowering {
             Op::Const(_) => (vec![], How::Known(node.clone())),
             Op::Iota { dtype, .. } => (vec![], How::Known(at[0].cast(*dtype)?)),
             Op::Param { .. } => (vec![], How::Known(node.load(&at[0], gate.as_ref())?)),
+            Op::Stage(_) if is_kept(node) => match self.kept(&request)? {
+                Ok(known) => (vec![], How::Known(known)),
+                Err((need, fill)) => (vec![need], How::Fill(Box::new(fill))),
+            },
             Op::Stage(_) | Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Shrink(_) => {
                 let source = source_index(node, at, dtype)?;
                 (vec![ask(&node.src()[0], source, gate.clone())], How::Same)
@@ -240,7 +253,7 @@ fn finish(done: &Open) -> Result<UOp> {
             &done.have[0],
             &UOp::constant(Scalar::zero(done.have[0].dtype())),
         ),
-        How::Gather => Ok(done.have[0].clone()),
+        How::Gather | How::Fill(_) => Ok(done.have[0].clone()),
         How::Fold(nest) => nest.result(),
     }
 }

@@ -20,6 +20,9 @@ use crate::machine::Machine;
 const FEW: usize = 2;
 /// Blocks of rows from which on threads take them.
 const BLOCKS: usize = 8;
+/// Vectors in a row that are written out where masks differ from one to the next, so that masks are
+/// constants.
+const WRITTEN_OUT: usize = 4;
 /// How many vectors run side by side.
 const SIDE_BY_SIDE: usize = 4;
 
@@ -44,6 +47,7 @@ pub fn columns(
     }
     let statements = nest.statements[group.clone()].iter();
     let rows = statements.map(runs).fold(0.0, f64::max) / n as f64;
+    let masked = is_masked(nest, group, range);
     let own = own_scratch(nest, range);
     let elements: usize = own.iter().map(count).sum();
     // Rows that do not stay in the second cache are read in long pieces, not vector by vector.
@@ -88,13 +92,28 @@ pub fn columns(
         let count = extent_of(&cut.outer).unwrap_or(1);
         if count == 1 {
             unit(nest, &cut.outer)?;
-        } else if !threads && work >= SHARED_WORK {
+            return Ok(());
+        }
+        let mut serial = threads || work < SHARED_WORK;
+        if !serial {
             let each = work / count as f64;
-            tried(on_threads(nest, &cut.outer, each))?;
+            serial = tried(on_threads(nest, &cut.outer, each))?.is_none();
+        }
+        if serial && masked && count <= WRITTEN_OUT {
+            tried(set_exec(nest, &cut.outer, Exec::Unroll))?;
         }
         Ok(())
     });
     Ok(tried(done)?.is_some())
+}
+
+/// Whether a statement of the group reads under gates that change along a range.
+fn is_masked(nest: &Nest, group: &Range<usize>, range: &UOp) -> bool {
+    let loads = nest.statements[group.clone()]
+        .iter()
+        .flat_map(|s| s.loads());
+    let mut gates = loads.filter_map(|l| l.src().get(2).cloned());
+    gates.any(|gate| ranges_of(&gate).contains(range))
 }
 
 /// Shares out another loop of the group than the one for vectors.

@@ -3,8 +3,9 @@
 //! `find` takes a chain and the store of its result apart; `operand` says how each factor lies
 //! in memory and packs it, `direct` whether it is read in place; `tile` costs the tiles that
 //! registers can hold and `choose` takes one; `build` writes the new statements, with the loops
-//! over k from `steps`; `pairs` writes those of large products of bf16. Each element of the result
-//! is still one chain over k in order, so tiles, packing and threads change no bit.
+//! over k from `steps`; `pieces` writes those of a product that the launch itself reads, `pairs`
+//! those of large products of bf16. Each element of the result is still one chain over k in order,
+//! so tiles, packing and threads change no bit.
 
 mod build;
 mod choose;
@@ -12,6 +13,7 @@ mod direct;
 mod find;
 mod operand;
 mod pairs;
+mod pieces;
 mod steps;
 mod tile;
 
@@ -29,6 +31,9 @@ use find::Contraction;
 /// # Errors
 /// Never for a verified graph.
 pub fn contractions(nest: &mut Nest, machine: &Machine) -> Result<()> {
+    if pieces::pieces(nest, machine)? {
+        return Ok(());
+    }
     let mut at = 0;
     while at < nest.statements.len() {
         let Some(c) = Contraction::at(nest, at)? else {

@@ -58,6 +58,28 @@ pub fn lay_out(nest: &mut Nest, machine: &Machine) -> Result<()> {
     Ok(())
 }
 
+/// Lays out the statements from `from` on, which share their first `depth` loops, inside of these.
+///
+/// # Errors
+/// Never for a verified graph.
+pub fn lay_out_inside(nest: &mut Nest, from: usize, depth: usize, machine: &Machine) -> Result<()> {
+    let mut last = nest.statements.len();
+    for k in (from..last).rev() {
+        let shares = |a: &Statement, b: &Statement| common(&a.ranges, &b.ranges) > depth;
+        if k > from && shares(&nest.statements[k - 1], &nest.statements[k]) {
+            continue;
+        }
+        let group = k..last;
+        last = k;
+        merge_all(nest, &group)?;
+        match group.len() {
+            1 => single(nest, k, machine)?,
+            _ => together(nest, &group, machine)?,
+        }
+    }
+    Ok(())
+}
+
 /// Statements that a schedule for contractions has laid out: they run in vectors or threads, or
 /// exchange scratch memory with such.
 fn settled(nest: &Nest) -> Vec<bool> {
@@ -133,7 +155,9 @@ fn together(nest: &mut Nest, group: &Range<usize>, machine: &Machine) -> Result<
         .map(|(s, c)| c.runs * best_own(s, c, shared.len()));
     let apart: f64 = own.sum();
     let mut best: Option<(UOp, f64)> = None;
-    for r in &shared {
+    // Loops around other statements as well have been laid out with those.
+    let inside = |r: &&UOp| nest.users(r).iter().all(|k| group.contains(k));
+    for r in shared.iter().filter(inside) {
         let in_lanes = |c: &Cost| c.vector(r).unwrap_or(c.scalar * 2.0);
         let cost: f64 = costs.iter().map(|(_, c)| c.runs * in_lanes(c)).sum();
         if best.as_ref().is_none_or(|(_, least)| cost < *least) {

@@ -16,7 +16,7 @@ use crate::machine::Machine;
 use rustc_hash::FxHashMap;
 
 /// Multiply-adds from which on a launch is shared out among threads: some 20 microseconds.
-const SHARED_WORK: usize = 1 << 19;
+pub(super) const SHARED_WORK: usize = 1 << 19;
 /// Multiply-adds of one product in a batch up to which a thread computes it alone.
 const SMALL_PRODUCT: usize = 1 << 22;
 /// Bytes up to which an operand is packed as a whole before the product.
@@ -31,30 +31,30 @@ const FEW_PARTS: usize = 16;
 pub(super) struct Builder<'a> {
     pub(super) c: &'a Contraction,
     pub(super) nest: &'a mut Nest,
-    statements: Vec<Statement>,
+    pub(super) statements: Vec<Statement>,
     /// The dtype of indices.
     pub(super) index: DType,
     /// The dtype of sums.
     pub(super) dtype: DType,
-    lanes: usize,
-    tile: Tile,
+    pub(super) lanes: usize,
+    pub(super) tile: Tile,
     /// The factor that is held element by element, and the one that fills vectors.
     pub(super) operands: [Operand; 2],
-    layouts: [Layout; 2],
+    pub(super) layouts: [Layout; 2],
     /// Whether tiles of bf16 are multiplied.
-    in_pairs: bool,
+    pub(super) in_pairs: bool,
     /// How many tiles each side has.
-    tiles: [usize; 2],
+    pub(super) tiles: [usize; 2],
     /// Which of the two is cut among threads.
-    cut: usize,
+    pub(super) cut: usize,
     /// Which of the two are read where they are.
     pub(super) direct: [bool; 2],
     /// Whether the operand that is cut is packed by the thread that uses it.
-    apart: bool,
+    pub(super) apart: bool,
     /// The exec of ranges that threads may share.
-    shared: Exec,
+    pub(super) shared: Exec,
     /// The range over the batch, if there is one, and what it stands for.
-    around: Vec<UOp>,
+    pub(super) around: Vec<UOp>,
     pub(super) batch: Vec<(UOp, UOp)>,
     /// The block of k, if there are several.
     pub(super) block: Option<UOp>,
@@ -329,7 +329,7 @@ impl Builder<'_> {
     }
 
     /// Positions of a side in one tile.
-    fn width(&self, o: usize) -> usize {
+    pub(super) fn width(&self, o: usize) -> usize {
         match o {
             0 => self.tile.rows,
             _ => self.tile.vectors * self.lanes,
@@ -357,7 +357,7 @@ impl Builder<'_> {
     }
 
     /// The sums of one tile, left in the thread's cache.
-    fn tile_sums(
+    pub(super) fn tile_sums(
         &mut self,
         memories: &[Option<UOp>; 2],
         stored: &[UOp; 2],
@@ -446,7 +446,7 @@ impl Builder<'_> {
     }
 
     /// What the launch stores, made from the sums.
-    fn epilogue(
+    pub(super) fn epilogue(
         &mut self,
         sums: &UOp,
         number: Option<&UOp>,

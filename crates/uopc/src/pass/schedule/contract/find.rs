@@ -45,9 +45,31 @@ impl Contraction {
     /// # Errors
     /// Never for a verified graph.
     pub fn at(nest: &mut Nest, first: usize) -> Result<Option<Contraction>> {
-        let Some(shape) = Shape::of(nest, first) else {
-            return Ok(None);
-        };
+        match Shape::of(nest, first) {
+            Some(shape) => Contraction::of(nest, first, &shape, &[]),
+            None => Ok(None),
+        }
+    }
+
+    /// The contraction whose first statement is the one at `first`, if its sums go to scratch memory
+    /// that lives in loops it shares with others. In the `around` of them it is computed piece by
+    /// piece.
+    ///
+    /// # Errors
+    /// Never for a verified graph.
+    pub fn piece(nest: &mut Nest, first: usize, around: &[UOp]) -> Result<Option<Contraction>> {
+        match Shape::piece(nest, first) {
+            Some(shape) => Contraction::of(nest, first, &shape, around),
+            None => Ok(None),
+        }
+    }
+
+    fn of(
+        nest: &mut Nest,
+        first: usize,
+        shape: &Shape,
+        around: &[UOp],
+    ) -> Result<Option<Contraction>> {
         let chain = nest.statements[first].clone();
         let out = nest.statements[shape.end - 1].clone();
         let kept = out.ranges.clone();
@@ -76,7 +98,7 @@ impl Contraction {
         let factors = replaced(&chain.values, &replace)?;
         let [a, b] = [&factors[0], &factors[1]].map(ranges_of);
         let part = |wanted: fn(bool, bool) -> bool| {
-            let kept = kept.iter();
+            let kept = kept.iter().filter(|r| !around.contains(*r));
             let kept = kept.filter(|r| wanted(a.contains(*r), b.contains(*r)));
             kept.cloned().collect::<Vec<UOp>>()
         };
@@ -164,6 +186,36 @@ impl Shape {
             blocked: true,
         };
         shape.stands_alone(nest, first).then_some(shape)
+    }
+
+    /// A chain and the statement that keeps its sum in scratch memory of an iteration of its loops.
+    fn piece(nest: &Nest, first: usize) -> Option<Shape> {
+        let (chain, out) = nest
+            .statements
+            .get(first)
+            .zip(nest.statements.get(first + 1))?;
+        let summed = chain.ranges.get(out.ranges.len()..)?;
+        let depth = summed.iter().map(extent_of).product::<Option<usize>>()?;
+        let kept = matches!(
+            out.memory.op(),
+            Op::Local {
+                space: Space::Cache,
+                ..
+            }
+        );
+        let plain = out.combine == Combine::Set && out.gate.is_none();
+        let own = nest.naming(&chain.memory) == [first, first + 1];
+        let fits = is_chain(chain)
+            && reads_parameters_only(chain)
+            && chain.ranges.starts_with(&out.ranges)
+            && out.loads().len() == 1
+            && own;
+        (fits && kept && plain && depth <= BLOCK).then(|| Shape {
+            end: first + 2,
+            total: chain.memory.clone(),
+            depth,
+            blocked: false,
+        })
     }
 
     /// Whether the store at the end is plain, its loops are the outer ones of all its statements,
