@@ -27,10 +27,10 @@ const PASSES: &[(&str, f64)] = &[
     ("uopc::pass::simplify::simplify_shapes", 30.0),
     ("uopc::pass::kernelize::kernelize", 130.0),
     ("uopc::pass::rangeify::rangeify", 50.0),
-    ("uopc::pass::schedule::schedule", 250.0),
+    ("uopc::pass::schedule::schedule_as", 250.0),
     ("uopc::pass::simplify::simplify_loops", 200.0),
     ("uopc::pass::linearize::linearize", 90.0),
-    ("uopc::backend::c::render::render", 900.0),
+    ("uopc::backend::c::render::render", 800.0),
 ];
 
 /// Twice the work may take this much more: twice as much, and some room for tables that grow.

@@ -148,6 +148,8 @@ fn convolutions_and_their_gradients() {
         (2, 3, 9, 10, 5, 3),
         (3, 1, 12, 12, 32, 5),
         (2, 8, 10, 18, 16, 3),
+        // The gradient by weights sums over more than a block, which ends within a row.
+        (2, 1, 50, 49, 16, 3),
     ] {
         let (x, weight) = (numbers(&[b, c, h, w]), numbers(&[o, c, k, k]));
         let (oh, ow) = (h - k + 1, w - k + 1);

@@ -87,7 +87,9 @@ fn a_unit_is_the_team_its_kernels_and_their_entries() {
          {}\n#define EXPORT __attribute__((visibility(\"default\")))\n\
          EXPORT void uopc_entry_0(void** args, struct uopc_team* team) \
          {{ add_one(args[0], args[1]); }}\n",
-        parts("add_one.uir").1
+        parts("add_one.uir")
+            .1
+            .replace("void add_one", "static void add_one")
     );
     assert_eq!(unit.text, expected);
 }
@@ -120,8 +122,8 @@ fn a_long_plan_is_several_units() {
     for most in 0..9 {
         let units = render_units(&programs, most);
         let sizes: Vec<usize> = units.iter().map(|u| u.text.len()).collect();
-        // 8 KB are worth a file.
-        let files = whole.text.len() / 8192;
+        // 8 KB are worth a file, a function counting as 256 bytes more.
+        let files = (whole.text.len() + 8 * 256) / 8192;
         assert_eq!(units.len(), most.clamp(1, files), "{sizes:?}");
         let [least, most] = [sizes.iter().min(), sizes.iter().max()].map(|s| *s.unwrap());
         assert!(most - least < 6000, "{sizes:?}");
@@ -145,10 +147,49 @@ fn a_long_plan_is_several_units() {
 fn vector_code_is_compiled_apart_from_scalar_loops_if_it_pays() {
     let vector = program("vector_tail.uir");
     assert_eq!(render_unit(&[&vector]).level, Level::Explicit);
-    let scalar = program("add_one.uir");
+    let scalar = scalar_loop(4097);
     let units = render_units(&[&vector, &scalar], 4);
     assert_eq!(units.len(), 1, "each is short");
     assert_eq!(units[0].level, Level::Automatic);
+    let long: Vec<Program> = (3000..3030)
+        .map(|n| renamed("k", &scalar_loop(n)))
+        .collect();
+    let long = long.iter().chain([&scalar]);
+    let units = render_units(&long.collect::<Vec<_>>(), 1);
+    let levels: Vec<Level> = units.iter().map(|unit| unit.level).collect();
+    assert_eq!(levels, [Level::Explicit, Level::Automatic]);
+}
+
+#[test]
+fn scalar_loops_of_few_rounds_gain_nothing_from_vectors() {
+    for (rounds, expected) in [(4096, Level::Explicit), (4097, Level::Automatic)] {
+        assert_eq!(render_unit(&[&scalar_loop(rounds)]).level, expected);
+    }
+}
+
+/// The scalar loop of that many rounds that adds one.
+fn scalar_loop(rounds: usize) -> Program {
+    let text = parts("add_one.uir").0;
+    let text = text.replace("param 3 ", &format!("param {rounds} "));
+    let text = text.replace("range 3 ", &format!("range {rounds} "));
+    let parsed = parse::parse(&text, "add_one").unwrap();
+    let program = verify::program("scalar", parsed.roots[0].clone()).unwrap();
+    assert!(
+        render_unit(&[&program])
+            .text
+            .contains(&format!("< {rounds};"))
+    );
+    program
+}
+
+#[test]
+fn equal_programs_are_rendered_once_and_counted_once() {
+    let (a, b) = (scalar_loop(100), scalar_loop(200));
+    let units = render_units(&[&a, &b, &a, &renamed("again", &a)], 1);
+    assert_eq!(units.len(), 1);
+    assert_eq!(units[0].programs, [0, 1, 2, 3]);
+    assert_eq!(units[0].entry_of, [0, 1, 0, 0]);
+    assert_eq!(units[0].arguments[0], units[0].arguments[3]);
 }
 
 #[test]

@@ -13,7 +13,8 @@ use crate::ir::uop::Sources;
 use crate::ir::{DType, Scalar, UOp};
 
 /// Replacements, and what was made by them so far. Nodes are replaced before what reads them is
-/// asked for.
+/// asked for; a LET stands for itself until it is replaced, whatever its value is made of, so that
+/// an expression costs what stands in it and not what its names stand for.
 #[derive(Default)]
 pub(super) struct Folder {
     made: FxHashMap<UOp, UOp>,
@@ -45,34 +46,40 @@ impl Folder {
 
     /// The expression with all replacements.
     pub(super) fn of(&mut self, root: &UOp) -> UOp {
-        let mut pending = vec![root.clone()];
-        while let Some(u) = pending.last().cloned() {
-            if self.made.contains_key(&u) {
+        let mut pending: SmallVec<[&UOp; 16]> = SmallVec::new();
+        if self.known(root).is_none() {
+            pending.push(root);
+        }
+        while let Some(&u) = pending.last() {
+            if self.made.contains_key(u) {
                 pending.pop();
                 continue;
             }
             let before = pending.len();
-            // A range that no one has replaced is what it was.
-            if !matches!(u.op(), Op::Range { .. }) {
-                let unknown = |s: &&UOp| !self.made.contains_key(*s);
-                pending.extend(u.src().iter().filter(unknown).cloned());
-            }
+            pending.extend(u.src().iter().filter(|s| self.known(s).is_none()));
             if pending.len() == before {
                 pending.pop();
-                let made = if matches!(u.op(), Op::Range { .. }) {
-                    u.clone()
-                } else {
-                    let src: Sources = u.src().iter().map(|s| self.made[s].clone()).collect();
-                    let is_name = matches!(u.op(), Op::Let { .. });
-                    match &src[..] {
-                        [value] if self.through && is_name && *u.src() != *src => value.clone(),
-                        src => rebuild(&u, src),
-                    }
+                let src = u.src().iter().map(|s| self.known(s).unwrap_or(s).clone());
+                let src: Sources = src.collect();
+                // A name stands for one value; for another one, the value stands for itself.
+                let is_name = matches!(u.op(), Op::Let { .. });
+                let made = match &src[..] {
+                    [value] if is_name && *u.src() != *src => value.clone(),
+                    src => rebuild(u, src),
                 };
-                self.made.insert(u, made);
+                self.made.insert(u.clone(), made);
             }
         }
-        self.made[root].clone()
+        self.known(root).unwrap_or(root).clone()
+    }
+
+    /// What stands for a node, once that is known. A leaf, a range or a name that no one has replaced
+    /// is what it was.
+    fn known<'a>(&'a self, u: &'a UOp) -> Option<&'a UOp> {
+        let is_name = matches!(u.op(), Op::Let { .. });
+        let is_leaf = matches!(u.op(), Op::Range { .. }) || u.src().is_empty();
+        let stands = is_leaf || is_name && !self.through;
+        self.made.get(u).or(stands.then_some(u))
     }
 }
 
@@ -80,12 +87,6 @@ impl Folder {
 fn rebuild(u: &UOp, src: &[UOp]) -> UOp {
     if let Some(simple) = simplified(u, src) {
         return simple;
-    }
-    // A name stands for one value; for another one, the value stands for itself.
-    if let (Op::Let { .. }, [value]) = (u.op(), src)
-        && src != u.src()
-    {
-        return value.clone();
     }
     u.with_src(src)
         .expect("sources of the same types are accepted")

@@ -6,6 +6,7 @@
 //! the same place.
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
 
 use super::fold::Folder;
 use super::steps::{Block, Step, closers, constant, copy, loads};
@@ -30,28 +31,35 @@ impl Lanes {
         if self.ranges.is_empty() {
             return 1;
         }
-        let mut pending = vec![root.clone()];
-        while let Some(u) = pending.last().cloned() {
-            if self.known.contains_key(&u) {
+        let mut pending: SmallVec<[&UOp; 16]> = SmallVec::new();
+        if self.known(root).is_none() {
+            pending.push(root);
+        }
+        while let Some(&u) = pending.last() {
+            if self.known.contains_key(u) {
                 pending.pop();
                 continue;
             }
             let before = pending.len();
-            if !matches!(u.op(), Op::Range { .. }) {
-                let unknown = |s: &&UOp| !self.known.contains_key(*s);
-                pending.extend(u.src().iter().filter(unknown).cloned());
-            }
+            pending.extend(u.src().iter().filter(|s| self.known(s).is_none()));
             if pending.len() == before {
                 pending.pop();
-                let lanes = if matches!(u.op(), Op::Range { .. }) {
-                    self.ranges.get(&u).copied().unwrap_or(1)
-                } else {
-                    u.src().iter().map(|s| self.known[s]).max().unwrap_or(1)
-                };
-                self.known.insert(u, lanes);
+                let lanes = u.src().iter().filter_map(|s| self.known(s)).max();
+                self.known.insert(u.clone(), lanes.unwrap_or(1));
             }
         }
-        self.known[root]
+        self.known(root).unwrap_or(1)
+    }
+
+    /// How many lanes a value has, if that needs no look at its sources.
+    fn known(&self, u: &UOp) -> Option<usize> {
+        if matches!(u.op(), Op::Range { .. }) {
+            return Some(self.ranges.get(u).copied().unwrap_or(1));
+        }
+        match u.src().is_empty() {
+            true => Some(1),
+            false => self.known.get(u).copied(),
+        }
     }
 
     /// The range of the vector loop that a value depends on.
@@ -157,6 +165,12 @@ struct Access {
 
 /// Whether the rounds of a loop can run side by side, statement after statement.
 fn is_free_of_order(body: &[Step], range: &UOp, rounds: i128, bounds: &mut Bounds) -> bool {
+    // Where nothing is written, reads have any order.
+    let stored = body.iter().filter_map(|step| match step {
+        Step::Store(u) => Some(&u.src()[0]),
+        Step::Declare(..) | Step::Let(_) | Step::Tile(_) | Step::Open(_) | Step::Close => None,
+    });
+    let stored: FxHashSet<&UOp> = stored.collect();
     let mut all = Vec::new();
     for (step, of_step) in body.iter().enumerate() {
         match of_step {
@@ -177,7 +191,9 @@ fn is_free_of_order(body: &[Step], range: &UOp, rounds: i128, bounds: &mut Bound
                 is_store,
             });
         };
-        loads(of_step).iter().for_each(|u| access(u, false));
+        let loads = loads(of_step).into_iter();
+        let loads = loads.filter(|u| stored.contains(&u.src()[0]));
+        loads.for_each(|u| access(&u, false));
         if let Step::Store(u) = of_step {
             access(u, true);
             let Op::Store { combine, .. } = u.op() else {

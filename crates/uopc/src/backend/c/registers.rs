@@ -110,19 +110,19 @@ pub(super) fn layouts(
         let Op::Local { n, dtype, .. } = *memory.op() else {
             continue;
         };
-        let indices = accesses.iter().map(|(_, u)| &u.src()[1]);
-        let runs: Vec<Option<Run>> = indices.map(|index| run(index, lanes, bounds)).collect();
+        let mut indices = accesses.iter().map(|(_, u)| &u.src()[1]);
         let widest = accesses
             .iter()
             .map(|(_, u)| lanes.of(&u.src()[1]))
             .max()
             .unwrap_or(1);
-        let fits = |run: &Option<Run>| {
+        let mut fits = |index: &UOp| {
+            let run = run(index, lanes, bounds);
             run.is_some_and(|run| run.lanes == widest && run.first % widest == 0)
         };
         let small = n.saturating_mul(dtype.size()) <= STACK_LIMIT;
         let alike = (n == 1 || in_registers(&memory)) && small && n % widest == 0;
-        let alike = alike && runs.iter().all(fits);
+        let alike = alike && indices.all(&mut fits);
         let layout = match alike {
             true => Layout::Variables(widest),
             false => Layout::Array(widest),
@@ -143,15 +143,15 @@ pub(super) struct Run {
 pub(super) fn run(index: &UOp, lanes: &mut Lanes, bounds: &mut Bounds) -> Option<Run> {
     let count = lanes.of(index);
     let mut sum = Linear::of(index);
-    if count > 1 {
-        let range = lanes.range_of(index)?;
-        if coefficient(index, &range, bounds) != Some(1) {
-            return None;
-        }
-        sum.terms.retain(|(term, _)| *term != range);
-    }
+    let range = match count {
+        1 => None,
+        _ => Some(lanes.range_of(index)?),
+    };
+    sum.terms.retain(|(term, _)| Some(term) != range.as_ref());
     let first = usize::try_from(sum.constant).ok()?;
-    sum.terms.is_empty().then_some(Run {
+    let grows = |range| coefficient(index, &range, bounds) == Some(1);
+    let is_run = sum.terms.is_empty() && range.is_none_or(grows);
+    is_run.then_some(Run {
         first,
         lanes: count,
     })

@@ -104,7 +104,12 @@ pub struct Kernel {
 impl Kernel {
     /// The C functions of the kernel under that name.
     pub fn named(&self, name: &str) -> String {
-        let text = format!("{}void {NAME}{}", self.parts, self.text);
+        self.function("void", name)
+    }
+
+    /// The same, with what stands before the kernel's name.
+    pub(super) fn function(&self, result: &str, name: &str) -> String {
+        let text = format!("{}{result} {NAME}{}", self.parts, self.text);
         text.replace(NAME, name)
     }
 }

@@ -317,7 +317,7 @@ pub(super) fn highest_name(steps: &[Step]) -> u32 {
 pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
     let mut out = Vec::with_capacity(steps.len());
     // From LETs as they were to LETs of named loads.
-    let mut renamed: Vec<(UOp, UOp)> = Vec::new();
+    let mut renamed: FxHashMap<UOp, UOp> = FxHashMap::default();
     for step in steps {
         let own = match &step {
             Step::Let(u) => Some(u.src()[0].clone()),
@@ -325,15 +325,19 @@ pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
                 None
             }
         };
-        let mut inner = loads(&step);
+        let (mut inner, named) = loads_and_names(&step);
         inner.retain(|u| Some(u) != own.as_ref());
-        if inner.is_empty() && renamed.is_empty() {
+        let mut folder = Folder::default();
+        let mut is_same = inner.is_empty();
+        for old in named {
+            if let Some(new) = renamed.get(old) {
+                folder.set(old, new);
+                is_same = false;
+            }
+        }
+        if is_same {
             out.push(step);
             continue;
-        }
-        let mut folder = Folder::default();
-        for (old, new) in &renamed {
-            folder.set(old, new);
         }
         // A load may depend on others, which come behind it in the list.
         for load in inner.into_iter().rev() {
@@ -349,7 +353,7 @@ pub(super) fn name_loads(steps: Vec<Step>, names: &mut u32) -> Vec<Step> {
                 let value = folder.of(&u.src()[0]);
                 let new = u.with_src(&[value]).expect("a LET takes any scalar");
                 if new != u {
-                    renamed.push((u, new.clone()));
+                    renamed.insert(u, new.clone());
                 }
                 Step::Let(new)
             }
@@ -379,17 +383,28 @@ pub(super) fn accesses(steps: &[Step]) -> FxHashMap<UOp, Vec<(usize, UOp)>> {
 
 /// The LOADs that a step does itself: not those behind names.
 pub(super) fn loads(step: &Step) -> Vec<UOp> {
-    let mut found = Vec::new();
+    loads_and_names(step).0
+}
+
+/// The LOADs that a step does itself, and the LETs that it reads.
+fn loads_and_names(step: &Step) -> (Vec<UOp>, Vec<&UOp>) {
+    let (mut loads, mut names) = (Vec::new(), Vec::new());
     let mut met: FxHashSet<&UOp> = FxHashSet::default();
     let mut pending: Vec<&UOp> = step.reads().iter().rev().collect();
     while let Some(u) = pending.pop() {
-        if !met.insert(u) || matches!(u.op(), Op::Let { .. } | Op::Range { .. }) {
+        if matches!(u.op(), Op::Let { .. }) {
+            names.push(u);
+            continue;
+        }
+        // Most of what an expression reads are leaves, which need no note.
+        let is_leaf = matches!(u.op(), Op::Range { .. }) || u.src().is_empty();
+        if is_leaf || !met.insert(u) {
             continue;
         }
         if matches!(u.op(), Op::Load) {
-            found.push(u.clone());
+            loads.push(u.clone());
         }
         pending.extend(u.src().iter().rev());
     }
-    found
+    (loads, names)
 }

@@ -7,16 +7,31 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use rustc_hash::FxHashMap;
+
 use super::prelude;
 use super::render::{self, Argument, Kernel, Nests};
 use super::toolchain::Level;
 use crate::ir::UOp;
+use crate::ir::bounds::Bounds;
 use crate::ir::form::Program;
 use crate::ir::op::{Exec, Op};
 
-/// The least size of a file, in bytes, for which another compiler is started: it takes about 30 ms
-/// before it does anything, and 4 ms for each kilobyte.
+/// What another file costs, as bytes of kernels that take as long to compile: a compiler takes 25 ms
+/// before it does anything, and with gcc 12 about 8 ms for each kilobyte of kernels.
+const FILE: usize = 3 << 10;
+
+/// The least cost for which another compiler is started.
 const LEAST_FILE: usize = 8 << 10;
+
+/// What a function costs beside its text, in the same unit.
+const FUNCTION: usize = 256;
+
+/// The text of a nest is mostly declarations and repeats itself: it costs this many times less.
+const NEST: usize = 4;
+
+/// Of this many rounds or fewer, loops of scalars take no time worth compiling for.
+const FEW_ROUNDS: i128 = 4096;
 
 /// A C source file and what is in it.
 pub struct Unit {
@@ -53,34 +68,33 @@ const RESERVED: &str = " auto break case char const continue default do double e
 /// Renders programs as one file. Kernels that are equal but for their names are one function,
 /// called as the first is; a name that is taken gets a number behind it.
 pub fn render_unit(programs: &[&Program]) -> Unit {
-    let (kernels, nests) = kernels(programs);
     let everything = (0..programs.len()).collect();
-    unit(programs, &kernels, &nests, everything)
+    Rendered::new(programs).unit(everything)
 }
 
-/// Renders the programs of a plan as at most that many files, each like [`render_unit`], which take
-/// about as long to compile. What is compiled at another level is in other files if it pays.
-pub fn render_units(programs: &[&Program], most: usize) -> Vec<Unit> {
-    let (kernels, nests) = kernels(programs);
-    let mut pieces: BTreeMap<String, Piece> = BTreeMap::new();
-    for (position, (program, kernel)) in programs.iter().zip(&kernels).enumerate() {
-        let text = kernel.named("");
-        let piece = pieces.entry(text).or_insert_with_key(|text| Piece {
+/// Renders the programs of a plan as some files, each like [`render_unit`], which take about as long
+/// to compile on that many processors. What is compiled at another level is in other files if it pays.
+pub fn render_units(programs: &[&Program], processors: usize) -> Vec<Unit> {
+    let rendered = Rendered::new(programs);
+    let mut pieces: BTreeMap<&str, Piece> = BTreeMap::new();
+    for (position, &kernel) in rendered.kernel_of.iter().enumerate() {
+        let text = &rendered.texts[kernel];
+        let piece = pieces.entry(text).or_insert_with(|| Piece {
             programs: Vec::new(),
-            level: level(program),
-            bytes: text.len(),
-            nests: nests.called(text),
+            level: level(programs[position]),
+            cost: text.len() + FUNCTION,
+            nests: rendered.nests.called(text),
         });
         piece.programs.push(position);
     }
     let mut pieces: Vec<Piece> = pieces.into_values().collect();
     // The largest first, and otherwise as in the plan.
-    let size = |piece: &Piece| piece.bytes + nests.bytes(&piece.nests);
-    pieces.sort_by_key(|piece| (Reverse(size(piece)), piece.programs[0]));
-    let files = files(pieces, &nests, most);
+    let cost = |piece: &Piece| piece.cost + cost_of(&piece.nests, &rendered.nests);
+    pieces.sort_by_key(|piece| (Reverse(cost(piece)), piece.programs[0]));
+    let files = files(pieces, &rendered.nests, processors);
     let units = files.into_iter().map(|mut file| {
         file.sort_unstable();
-        unit(programs, &kernels, &nests, file)
+        rendered.unit(file)
     });
     units.collect()
 }
@@ -89,77 +103,87 @@ pub fn render_units(programs: &[&Program], most: usize) -> Vec<Unit> {
 struct Piece {
     programs: Vec<usize>,
     level: Level,
-    bytes: usize,
+    /// What it takes to compile, without the shared functions.
+    cost: usize,
     /// The shared functions that it calls.
     nests: BTreeSet<usize>,
 }
 
+fn cost_of(called: &BTreeSet<usize>, nests: &Nests) -> usize {
+    called.len() * FUNCTION + nests.bytes(called) / NEST
+}
+
 /// Whether all of a program that takes time is on vectors.
 fn level(program: &Program) -> Level {
-    let is_vector = |u: &UOp| {
-        let range = matches!(u.op(), Op::Loop).then(|| u.src()[0].op());
-        matches!(
-            range,
-            Some(Op::Range {
-                exec: Exec::Vector,
-                ..
-            })
-        )
-    };
-    match program.instructions().iter().any(is_vector) {
-        true => Level::Explicit,
-        false => Level::Automatic,
+    let (mut most, mut rounds) = (1, vec![1i128]);
+    let mut bounds = Bounds::new();
+    for u in program.instructions() {
+        if matches!(u.op(), Op::Loop) {
+            let range = &u.src()[0];
+            if let Op::Range {
+                exec: Exec::Vector, ..
+            } = range.op()
+            {
+                return Level::Explicit;
+            }
+            let outer = rounds.last().copied().unwrap_or(1);
+            let inner = outer.saturating_mul(bounds.of(&range.src()[0]).hi);
+            rounds.push(inner);
+            most = most.max(inner);
+        } else if matches!(u.op(), Op::EndLoop) {
+            rounds.pop();
+        }
+    }
+    match most {
+        ..=FEW_ROUNDS => Level::Explicit,
+        _ => Level::Automatic,
     }
 }
 
 /// The programs of each file.
-fn files(pieces: Vec<Piece>, nests: &Nests, most: usize) -> Vec<Vec<usize>> {
-    let bytes = |pieces: &[Piece]| {
+fn files(pieces: Vec<Piece>, nests: &Nests, processors: usize) -> Vec<Vec<usize>> {
+    let cost = |pieces: &[Piece]| {
         let called = pieces.iter().flat_map(|p| p.nests.iter().copied());
-        let own: usize = pieces.iter().map(|p| p.bytes).sum();
-        own + nests.bytes(&called.collect())
+        let own: usize = pieces.iter().map(|p| p.cost).sum();
+        own + cost_of(&called.collect(), nests)
     };
     let (explicit, automatic): (Vec<_>, Vec<_>) = pieces
         .into_iter()
         .partition(|piece| piece.level == Level::Explicit);
-    let (first, second) = (bytes(&explicit), bytes(&automatic));
-    // A share of the files for each level, if the one that gains is worth a file.
-    if most >= 2 && first >= LEAST_FILE && second > 0 {
-        let share = (most * first / (first + second)).clamp(1, most - 1);
-        let mut files = spread(explicit, nests, share.min(first / LEAST_FILE));
-        files.extend(spread(
-            automatic,
-            nests,
-            (most - share).min(second / LEAST_FILE),
-        ));
+    let (first, second) = (cost(&explicit), cost(&automatic));
+    let most = |cost: usize| processors.min(cost / LEAST_FILE);
+    // At the other level it would take almost twice as long, which another file is cheaper than.
+    if second > 0 && first > FILE {
+        let mut files = spread(explicit, nests, most(first));
+        files.extend(spread(automatic, nests, most(second)));
         return files;
     }
     let all: Vec<Piece> = explicit.into_iter().chain(automatic).collect();
-    spread(all, nests, most.min((first + second) / LEAST_FILE))
+    spread(all, nests, most(first + second))
 }
 
-/// Spreads pieces over files, each piece to where the file remains smallest.
+/// Spreads pieces over files, each piece to where the file remains cheapest.
 fn spread(pieces: Vec<Piece>, nests: &Nests, files: usize) -> Vec<Vec<usize>> {
     struct File {
         programs: Vec<usize>,
-        bytes: usize,
+        cost: usize,
         nests: BTreeSet<usize>,
     }
     let mut files: Vec<File> = (0..files.max(1))
         .map(|_| File {
             programs: Vec::new(),
-            bytes: 0,
+            cost: 0,
             nests: BTreeSet::new(),
         })
         .collect();
     for piece in pieces {
         let with_piece = |file: &File| {
             let missing = piece.nests.difference(&file.nests).copied();
-            file.bytes + piece.bytes + nests.bytes(&missing.collect())
+            file.cost + piece.cost + cost_of(&missing.collect(), nests)
         };
         let least = files.iter_mut().min_by_key(|file| with_piece(file));
         let file = least.expect("there is a file");
-        file.bytes = with_piece(file);
+        file.cost = with_piece(file);
         file.programs.extend(piece.programs);
         file.nests.extend(piece.nests);
     }
@@ -167,63 +191,94 @@ fn spread(pieces: Vec<Piece>, nests: &Nests, files: usize) -> Vec<Vec<usize>> {
     used.map(|file| file.programs).collect()
 }
 
-fn kernels(programs: &[&Program]) -> (Vec<Kernel>, Nests) {
-    let mut nests = Nests::default();
-    let kernels = programs.iter().map(|p| render::kernel(p, &mut nests));
-    (kernels.collect(), nests)
+/// Programs and their kernels, those of equal programs once.
+struct Rendered<'a> {
+    programs: &'a [&'a Program],
+    kernel_of: Vec<usize>,
+    kernels: Vec<Kernel>,
+    /// The kernels without names, which tell whether they are equal.
+    texts: Vec<String>,
+    nests: Nests,
 }
 
-/// A file of some of the programs.
-fn unit(programs: &[&Program], kernels: &[Kernel], nests: &Nests, chosen: Vec<usize>) -> Unit {
-    let helpers = chosen.iter().flat_map(|&p| kernels[p].helpers.clone());
-    let prelude = prelude::source(&helpers.collect());
-    let helpers: BTreeSet<&str> = words(&prelude).collect();
-    let mut taken: BTreeSet<String> = nests.names().collect();
-    let mut known: BTreeMap<String, usize> = BTreeMap::new();
-    let mut called = BTreeSet::new();
-    let mut functions = String::new();
-    let mut calls = String::new();
-    let mut entries = Vec::new();
-    let mut entry_of = Vec::new();
-    for &position in &chosen {
-        let kernel = &kernels[position];
-        let entry = *known.entry(kernel.named("")).or_insert_with_key(|text| {
-            called.extend(nests.called(text));
-            let name = free_name(programs[position].name(), &helpers, &taken);
-            functions.push('\n');
-            functions.push_str(&kernel.named(&name));
-            let entry = format!("uopc_entry_{}", entries.len());
-            let args = (0..kernel.arguments.len()).map(|i| format!("args[{i}]"));
-            let team = kernel.threads.then(|| "team".to_string());
-            let args: Vec<String> = team.into_iter().chain(args).collect();
-            writeln!(
-                calls,
-                "EXPORT void {entry}(void** args, struct uopc_team* team) {{ {name}({}); }}",
-                args.join(", ")
-            )
-            .expect("a string takes all text");
-            taken.insert(name);
-            entries.push(entry);
-            entries.len() - 1
+impl<'a> Rendered<'a> {
+    fn new(programs: &'a [&'a Program]) -> Rendered<'a> {
+        let mut nests = Nests::default();
+        let mut kernels = Vec::new();
+        let mut known: FxHashMap<&UOp, usize> = FxHashMap::default();
+        let kernel_of = programs.iter().map(|program| {
+            *known.entry(program.sink()).or_insert_with(|| {
+                kernels.push(render::kernel(program, &mut nests));
+                kernels.len() - 1
+            })
         });
-        entry_of.push(entry);
+        let kernel_of = kernel_of.collect();
+        let texts = kernels.iter().map(|kernel: &Kernel| kernel.named(""));
+        Rendered {
+            programs,
+            kernel_of,
+            texts: texts.collect(),
+            kernels,
+            nests,
+        }
     }
-    let mut text = format!("{TEAM}{prelude}{}{functions}", nests.text(&called));
-    if !entries.is_empty() {
-        text.push_str("\n#define EXPORT __attribute__((visibility(\"default\")))\n");
-        text.push_str(&calls);
+
+    fn kernel(&self, program: usize) -> &Kernel {
+        &self.kernels[self.kernel_of[program]]
     }
-    let levels = chosen.iter().map(|&p| level(programs[p]));
-    Unit {
-        text,
-        level: levels.max().unwrap_or(Level::Automatic),
-        entries,
-        entry_of,
-        arguments: chosen
-            .iter()
-            .map(|&p| kernels[p].arguments.clone())
-            .collect(),
-        programs: chosen,
+
+    /// A file of some of the programs.
+    fn unit(&self, chosen: Vec<usize>) -> Unit {
+        let helpers = chosen.iter().flat_map(|&p| self.kernel(p).helpers.clone());
+        let prelude = prelude::source(&helpers.collect());
+        let helpers: BTreeSet<&str> = words(&prelude).collect();
+        let mut taken: BTreeSet<String> = self.nests.names().collect();
+        let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut called = BTreeSet::new();
+        let mut functions = String::new();
+        let mut calls = String::new();
+        let mut entries = Vec::new();
+        let mut entry_of = Vec::new();
+        for &position in &chosen {
+            let kernel = self.kernel(position);
+            let text = &self.texts[self.kernel_of[position]];
+            let entry = *known.entry(text).or_insert_with(|| {
+                called.extend(self.nests.called(text));
+                let name = free_name(self.programs[position].name(), &helpers, &taken);
+                functions.push('\n');
+                // Nobody else calls it, so it can become a part of its entry.
+                functions.push_str(&kernel.function("static void", &name));
+                let entry = format!("uopc_entry_{}", entries.len());
+                let args = (0..kernel.arguments.len()).map(|i| format!("args[{i}]"));
+                let team = kernel.threads.then(|| "team".to_string());
+                let args: Vec<String> = team.into_iter().chain(args).collect();
+                writeln!(
+                    calls,
+                    "EXPORT void {entry}(void** args, struct uopc_team* team) {{ {name}({}); }}",
+                    args.join(", ")
+                )
+                .expect("a string takes all text");
+                taken.insert(name);
+                entries.push(entry);
+                entries.len() - 1
+            });
+            entry_of.push(entry);
+        }
+        let mut text = format!("{TEAM}{prelude}{}{functions}", self.nests.text(&called));
+        if !entries.is_empty() {
+            text.push_str("\n#define EXPORT __attribute__((visibility(\"default\")))\n");
+            text.push_str(&calls);
+        }
+        let levels = chosen.iter().map(|&p| level(self.programs[p]));
+        let arguments = chosen.iter().map(|&p| self.kernel(p).arguments.clone());
+        Unit {
+            text,
+            level: levels.max().unwrap_or(Level::Automatic),
+            entries,
+            entry_of,
+            arguments: arguments.collect(),
+            programs: chosen,
+        }
     }
 }
 

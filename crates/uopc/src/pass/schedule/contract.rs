@@ -1,15 +1,18 @@
 //! Contractions: a sum of products in one chain becomes a tiled, packed matrix product.
 //!
 //! `find` takes a chain and the store of its result apart; `operand` says how each factor lies
-//! in memory and packs it; `tile` costs the tiles that registers can hold and `choose` takes one;
-//! `build` writes the new statements; `pairs` writes those of large products of bf16. Each element
-//! of the result is still one chain over k in order, so tiles, packing and threads change no bit.
+//! in memory and packs it, `direct` whether it is read in place; `tile` costs the tiles that
+//! registers can hold and `choose` takes one; `build` writes the new statements, with the loops
+//! over k from `steps`; `pairs` writes those of large products of bf16. Each element of the result
+//! is still one chain over k in order, so tiles, packing and threads change no bit.
 
 mod build;
 mod choose;
+mod direct;
 mod find;
 mod operand;
 mod pairs;
+mod steps;
 mod tile;
 
 use super::narrow::narrow;

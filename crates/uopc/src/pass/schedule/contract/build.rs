@@ -3,13 +3,14 @@
 use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement};
 use super::choose::{in_tiles_of_pairs, in_vectors};
+use super::direct::Position;
 use super::find::{BLOCK, Contraction};
 use super::operand::{Layout, Operand, Packing};
 use super::pairs::{self, Place};
 use super::tile::Tile;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
-use crate::ir::{DType, Op, Scalar, UOp};
+use crate::ir::{DType, Scalar, UOp};
 use crate::machine::Machine;
 
 use rustc_hash::FxHashMap;
@@ -47,7 +48,7 @@ pub(super) struct Builder<'a> {
     /// Which of the two is cut among threads.
     cut: usize,
     /// Which of the two are read where they are.
-    direct: [bool; 2],
+    pub(super) direct: [bool; 2],
     /// Whether the operand that is cut is packed by the thread that uses it.
     apart: bool,
     /// The exec of ranges that threads may share.
@@ -180,7 +181,9 @@ impl Builder<'_> {
         // does the other side's piece, with which the next part goes on.
         let bytes = [0, 1].map(|o| self.packed_tile(o).bytes());
         let most = (machine.l2 / 2 / bytes[cut]).max(1);
+        let few = self.shared == Exec::Thread && self.tiles[0] * self.tiles[1] <= FEW_PARTS;
         let fair = match self.direct[cut] || self.apart && self.direct[other] {
+            _ if few => 1,
             true => self.tiles[cut].div_ceil(FEW_PARTS),
             false => 4.max(self.tiles[cut].div_ceil(PARTS)),
         };
@@ -366,26 +369,27 @@ impl Builder<'_> {
         }
         let sums = self.nest.local(Space::Reg, self.dtype, self.area());
         let result = self.nest.local(Space::Cache, self.dtype, self.area());
-        let (loops, k) = self.steps()?;
+        let steps = self.steps()?;
         let ([m, u, v], n, at) = self.over_tile(Exec::Unroll)?;
         let mut values = Vec::with_capacity(2);
         for (o, s) in [(0, &m), (1, &n)] {
             values.push(match (&memories[o], &self.operands[o].direct) {
                 (Some(memory), _) => {
-                    memory.load(&self.layouts[o].place(&stored[o], s, &k)?, None)?
+                    memory.load(&self.layouts[o].place(&stored[o], s, &steps.k)?, None)?
                 }
                 (None, Some(direct)) => {
-                    let operand = &self.operands[o];
-                    let at = linear(&tile_at[o], self.width(o), s)?;
-                    let mut replace: FxHashMap<UOp, UOp> = self.batch.iter().cloned().collect();
-                    let side = digits(&at, &operand.extents)?;
-                    replace.extend(operand.side.iter().cloned().zip(side));
-                    replace.extend(self.c.summed.iter().cloned().zip(loops.iter().cloned()));
-                    replaced(std::slice::from_ref(&direct.value), &replace)?.remove(0)
+                    let position = Position {
+                        tile: &tile_at[o],
+                        width: self.width(o),
+                        within: s,
+                        axes: &steps.axes,
+                    };
+                    direct.at(&self.operands[o], &position, &self.batch)?
                 }
                 (None, None) => unreachable!("an operand without a copy is read in place"),
             });
         }
+        let loops = steps.loops;
         let ranges = [inside, &loops, &[m, u, v]].concat();
         self.push(&sums, at, &values, Combine::MulAcc, None, ranges);
         let ([m, u, v], _, at) = self.over_tile(Exec::Unroll)?;
@@ -393,32 +397,6 @@ impl Builder<'_> {
         let ranges = [inside, &[m, u, v]].concat();
         self.push(&result, at, &[sum], Combine::Set, None, ranges);
         Ok(result)
-    }
-
-    /// The loops over k, and the position along it: one loop, or those of the axes where an operand
-    /// is read in place.
-    fn steps(&mut self) -> Result<(Vec<UOp>, UOp)> {
-        if self.direct.contains(&true) {
-            let mut loops = Vec::new();
-            let mut k = UOp::int(0, self.index);
-            for range in &self.c.summed {
-                let r = self.nest.count(extent(range), self.index, Exec::Serial)?;
-                k = linear(&k, extent(range), &r)?;
-                loops.push(r);
-            }
-            return Ok((loops, simplify(&[k])?.remove(0)));
-        }
-        let depth = UOp::int(self.depth as i64, self.index);
-        let extent = match &self.block {
-            Some(block) if !self.c.depth.is_multiple_of(BLOCK) => {
-                let all = UOp::int(self.c.depth as i64, self.index);
-                let left = linear(&block.neg()?, BLOCK, &all)?;
-                left.cmplt(&depth)?.where_(&left, &depth)?
-            }
-            _ => depth,
-        };
-        let k = self.nest.range(&simplify(&[extent])?[0], Exec::Serial)?;
-        Ok((vec![k.clone()], k))
     }
 
     /// Memory for the totals of all tiles, at the identity of addition.
@@ -535,12 +513,5 @@ impl Builder<'_> {
             gate,
             ranges,
         });
-    }
-}
-
-fn extent(range: &UOp) -> usize {
-    match range.src()[0].op() {
-        Op::Const(value) => value.as_i128() as usize,
-        _ => unreachable!("a tile has constant extents"),
     }
 }

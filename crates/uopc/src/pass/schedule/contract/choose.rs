@@ -2,6 +2,7 @@
 
 use super::super::affine::stride;
 use super::super::nest::Nest;
+use super::direct::Axes;
 use super::find::Contraction;
 use super::operand::Operand;
 use super::pairs;
@@ -72,7 +73,7 @@ pub fn in_vectors(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result
 /// # Errors
 /// Never for a verified graph.
 pub fn in_tiles_of_pairs(c: &Contraction, factors: [UOp; 2], nest: &mut Nest) -> Result<Assigned> {
-    let [first, second] = [0, 1].map(|o| Operand::new(c, o, &factors[o], pairs::SIDE, nest));
+    let [first, second] = [0, 1].map(|o| Operand::new(c, o, &factors[o], pairs::SIDE, None, nest));
     let (first, second) = (first?, second?);
     let cost = |rows, cols| pairs::cost(rows, cols) + stored(rows, cols, c);
     let tile = Tile {
@@ -119,8 +120,9 @@ fn operands(
     machine: &Machine,
 ) -> Result<(usize, Operand, Operand)> {
     let lanes = machine.lanes(c.sum.dtype().size());
-    let first = Operand::new(c, 0, &c.factors[0], lanes, nest)?;
-    let second = Operand::new(c, 1, &c.factors[1], lanes, nest)?;
+    let axes = Axes::of(c, nest)?;
+    let first = Operand::new(c, 0, &c.factors[0], lanes, axes.as_ref(), nest)?;
+    let second = Operand::new(c, 1, &c.factors[1], lanes, axes.as_ref(), nest)?;
     Ok((lanes, first, second))
 }
 

@@ -2,14 +2,14 @@
 
 use rustc_hash::FxHashMap;
 
-use super::super::affine::{digits, gated, linear, load_strides, replaced, simplify, stride};
+use super::super::affine::{digits, gated, linear, load_strides, replaced, simplify};
 use super::super::nest::{Nest, Statement, extent_of};
+use super::direct::{Axes, Direct};
 use super::find::Contraction;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec};
 use crate::ir::visit::{substitute, toposort};
 use crate::ir::{Op, UOp};
-use crate::machine::Machine;
 
 /// A factor as a function of a position on its side, of k, and of the batch.
 pub struct Operand {
@@ -25,8 +25,6 @@ pub struct Operand {
     pub k: UOp,
     /// Its extent.
     pub depth: usize,
-    /// The extents of the axes that it is made of, if they are known.
-    pub steps: Vec<usize>,
     /// How many neighbours along its side lie side by side in all that it reads.
     pub side_lanes: usize,
     /// The same along k.
@@ -35,19 +33,9 @@ pub struct Operand {
     pub direct: Option<Direct>,
 }
 
-/// A plain load whose index is a sum of all ranges times constants.
-pub struct Direct {
-    /// In terms of the ranges of the side and of `summed`.
-    pub value: UOp,
-    /// Elements from a position of the innermost range of the side to the next.
-    pub side: i64,
-    /// The same along the summed ranges.
-    pub summed: Vec<i64>,
-}
-
 impl Operand {
     /// Looks at a factor, of which `value` is what is read; `lanes` is how many elements a vector
-    /// holds.
+    /// holds, `axes` what k is made of where it may be read in place.
     ///
     /// # Errors
     /// Never for a verified graph.
@@ -56,6 +44,7 @@ impl Operand {
         factor: usize,
         value: &UOp,
         lanes: usize,
+        axes: Option<&Axes>,
         nest: &mut Nest,
     ) -> Result<Operand> {
         let (side, k) = (&c.sides[factor], &c.k);
@@ -67,10 +56,9 @@ impl Operand {
             extents,
             k: k.clone(),
             depth: c.depth,
-            steps: c.summed.iter().filter_map(extent_of).collect(),
             side_lanes: 1,
             depth_lanes: 1,
-            direct: Direct::of(&c.plain[factor], side, &c.summed),
+            direct: axes.and_then(|axes| Direct::of(axes, factor, side)),
         };
         let depth = extent_of(k).unwrap_or(1);
         let dtype = k.dtype();
@@ -140,92 +128,6 @@ impl Operand {
     }
 }
 
-impl Direct {
-    fn of(value: &UOp, side: &[UOp], summed: &[UOp]) -> Option<Direct> {
-        let plain = matches!(value.op(), Op::Load) && value.src().len() == 2;
-        if !plain || summed.is_empty() {
-            return None;
-        }
-        let along = |r: &UOp| stride(&value.src()[1], r);
-        let sides: Vec<i64> = side.iter().map(along).collect::<Option<_>>()?;
-        Some(Direct {
-            value: value.clone(),
-            side: *sides.last()?,
-            summed: summed.iter().map(along).collect::<Option<_>>()?,
-        })
-    }
-}
-
-impl Operand {
-    /// Whether tiles of `width` positions can be read where they are without harm: they end where
-    /// the innermost range does, and what a tile reads over and over stays in the first cache.
-    /// `together` says that vectors run along the side; `uses` is how often a tile is read.
-    pub fn is_direct(
-        &self,
-        width: usize,
-        together: bool,
-        uses: usize,
-        element: usize,
-        machine: &Machine,
-    ) -> bool {
-        let Some(direct) = &self.direct else {
-            return false;
-        };
-        let inner = self.extents.last().copied().unwrap_or(1);
-        if !inner.is_multiple_of(width) {
-            return false;
-        }
-        let step = direct.summed.last().copied().unwrap_or(0);
-        if direct.side == 1 {
-            // Rows of neighbours, one for each k.
-            let lines = (width * element).div_ceil(LINE);
-            // Steps of less than a line share lines.
-            let steps = direct.summed.iter().zip(&self.steps);
-            let rows = steps.map(|(&stride, &n)| {
-                let bytes = stride.unsigned_abs() as usize * element;
-                let rows = if bytes < LINE {
-                    (n * bytes).div_ceil(LINE)
-                } else {
-                    n
-                };
-                rows.max(1)
-            });
-            let all = rows.product::<usize>() * lines;
-            let kept = direct
-                .summed
-                .iter()
-                .all(|&s| all <= held(s, element, lines));
-            // A copy costs more than a few readings from the second cache.
-            let near = direct
-                .summed
-                .iter()
-                .all(|&s| s.unsigned_abs() as usize * element <= NEAR);
-            let few = uses <= FEW && self.size * self.depth * element <= machine.l2 / 2;
-            kept || near && few
-        } else {
-            // One line of each position at a time.
-            !together && step == 1 && width <= held(direct.side, element, 1)
-        }
-    }
-}
-
-/// How many lines fit the first cache if rows of `lines` neighbours begin `stride` elements apart.
-fn held(stride: i64, element: usize, lines: usize) -> usize {
-    let step = (stride.unsigned_abs() as usize * element / LINE).max(1);
-    let apart = SETS / (1usize << step.trailing_zeros().min(SETS.trailing_zeros()));
-    WAYS * SETS.min(apart * lines)
-}
-
-/// Uses of a tile for which it is not copied if it lies in the second cache.
-const FEW: usize = 8;
-/// Bytes from one k to the next that the processor fetches ahead.
-const NEAR: usize = 1024;
-/// Bytes in a line.
-const LINE: usize = 64;
-/// Sets of the first cache.
-const SETS: usize = 64;
-/// Lines of a set in the first cache, at least.
-const WAYS: usize = 8;
 /// Whether all loads stand still or move by one, and some do.
 fn even(value: &UOp, v: &UOp) -> bool {
     let strides = load_strides(value, v);
@@ -366,40 +268,26 @@ impl Packing<'_> {
                 (s, linear(&outer, lanes, &v)?)
             }
             Fill::Runs { inner, lanes } => {
-                let whole = UOp::int(inner as i64, dtype);
-                let (first, runs) = match self.whole_depth > self.depth {
-                    // A block begins and ends within runs.
-                    true => (self.first_k.floordiv(&whole)?, self.depth / inner + 2),
-                    false => (UOp::int(0, dtype), self.depth.div_ceil(inner)),
+                let runs = Runs {
+                    inner,
+                    lanes,
+                    first_k: self.first_k,
+                    depth: self.depth,
+                    whole_depth: self.whole_depth,
                 };
-                let run = first.add(&add(runs, Exec::Serial, nest)?)?;
+                let turn = add(runs.count(), Exec::Serial, nest)?;
                 let s = add(self.width, Exec::Serial, nest)?;
-                // Blocks and runs are whole vectors: a block may begin and end within a run.
-                let zero = UOp::int(0, dtype);
-                let vector = UOp::int(lanes as i64, dtype);
-                let start = linear(&run, inner, &zero)?;
-                let mut end = UOp::int((inner / lanes) as i64, dtype);
-                let mut begin = zero.clone();
-                if self.whole_depth > self.depth {
-                    let least = |a: &UOp, b: &UOp| a.cmplt(b)?.where_(a, b);
-                    let before = self.first_k.sub(&start)?.floordiv(&vector)?;
-                    begin = zero.cmplt(&before)?.where_(&before, &zero)?;
-                    let block = self.first_k.add(&UOp::int(self.depth as i64, dtype))?;
-                    let all = UOp::int(self.whole_depth as i64, dtype);
-                    let stop = least(&block, &all)?.sub(&start)?.floordiv(&vector)?;
-                    end = least(&end, &stop)?;
-                }
-                let bounds = simplify(&[begin.clone(), end.sub(&begin)?])?;
-                let outer = nest.range(&bounds[1], Exec::Serial)?;
+                let run = runs.at(&turn)?;
+                let outer = nest.range(&run.extent, Exec::Serial)?;
                 ranges.push(outer.clone());
                 let v = nest.count(lanes, dtype, Exec::Vector)?;
                 ranges.push(v.clone());
                 // While expressions are simplified, a range of its own says that the vector lies
                 // within the run.
                 let within = nest.count(inner / lanes, dtype, Exec::Serial)?;
-                vector_at = Some((within.clone(), bounds[0].add(&outer)?));
+                vector_at = Some((within.clone(), run.begin.add(&outer)?));
                 let at = linear(&within, lanes, &v)?;
-                (s, start.add(&at)?.sub(self.first_k)?)
+                (s, run.start.add(&at)?.sub(self.first_k)?)
             }
             Fill::Across(lanes) => {
                 let k = add(self.depth, Exec::Serial, nest)?;
@@ -450,6 +338,78 @@ impl Packing<'_> {
             combine: Combine::Set,
             gate,
             ranges,
+        })
+    }
+}
+
+/// The runs of the innermost axis of k in a block: a block begins and ends within runs.
+pub struct Runs<'a> {
+    /// Elements of a run.
+    pub inner: usize,
+    /// Elements that are taken together; blocks and runs are whole groups of them.
+    pub lanes: usize,
+    /// The first k of the block.
+    pub first_k: &'a UOp,
+    /// Elements of a block, or all.
+    pub depth: usize,
+    /// All elements of k.
+    pub whole_depth: usize,
+}
+
+/// The part of a run that is in the block.
+pub struct Run {
+    /// The run's number along k.
+    pub number: UOp,
+    /// Its first k, in the block or not.
+    pub start: UOp,
+    /// Its first group of lanes in the block.
+    pub begin: UOp,
+    /// How many of them are.
+    pub extent: UOp,
+}
+
+impl Runs<'_> {
+    fn in_blocks(&self) -> bool {
+        self.whole_depth > self.depth
+    }
+
+    /// How many runs a block has at most.
+    pub fn count(&self) -> usize {
+        match self.in_blocks() {
+            true => self.depth / self.inner + 2,
+            false => self.depth.div_ceil(self.inner),
+        }
+    }
+
+    /// The run at a place from the block's first run on.
+    ///
+    /// # Errors
+    /// Never for index dtypes.
+    pub fn at(&self, turn: &UOp) -> Result<Run> {
+        let constant = |n: usize| UOp::int(n as i64, turn.dtype());
+        let zero = constant(0);
+        let mut number = turn.clone();
+        let mut begin = zero.clone();
+        let mut end = constant(self.inner / self.lanes);
+        if self.in_blocks() {
+            number = self.first_k.floordiv(&constant(self.inner))?.add(turn)?;
+        }
+        let start = linear(&number, self.inner, &zero)?;
+        if self.in_blocks() {
+            let least = |a: &UOp, b: &UOp| a.cmplt(b)?.where_(a, b);
+            let group = constant(self.lanes);
+            let before = self.first_k.sub(&start)?.floordiv(&group)?;
+            begin = zero.cmplt(&before)?.where_(&before, &zero)?;
+            let block = self.first_k.add(&constant(self.depth))?;
+            let stop = least(&block, &constant(self.whole_depth))?;
+            end = least(&end, &stop.sub(&start)?.floordiv(&group)?)?;
+        }
+        let bounds = simplify(&[begin.clone(), end.sub(&begin)?])?;
+        Ok(Run {
+            number,
+            start,
+            begin: bounds[0].clone(),
+            extent: bounds[1].clone(),
         })
     }
 }

@@ -63,14 +63,27 @@ pub fn tiles(
             let sums = (height * vectors) as f64 / 2.0;
             let loads = (height + vectors) as f64 / 2.0;
             // What the first cache does not hold until the next tile comes from the second.
-            let panel = depth * (vectors * machine.vector_bytes + height * element);
-            let far = if panel > machine.l1 { vectors } else { 0 } as f64
-                + (height * element) as f64 / machine.vector_bytes as f64;
+            let [over, down] = [rows.size.div_ceil(height), cols.size.div_ceil(width)];
+            let rows_direct = rows.is_direct(height, false, down, element, machine);
+            // Vectors of rows for each k.
+            let copied = (height * element) as f64 / machine.vector_bytes as f64;
+            let row = match rows.taken_in(height, element, machine) {
+                Some(bytes) if rows_direct => {
+                    copied.min(bytes / (depth * machine.vector_bytes) as f64)
+                }
+                _ => copied,
+            };
+            let panel = depth as f64 * (vectors as f64 + row) * machine.vector_bytes as f64;
+            let far = if panel > machine.l1 as f64 {
+                vectors
+            } else {
+                0
+            } as f64
+                + row;
             // Loads compete with other work even where they are fewer.
             let step = sums.max(loads).max(LATENCY).max(far * SECOND_CACHE) + loads / 8.0;
             let ends = 20.0 + 2.0 * (height * vectors) as f64;
-            let [over, down] = [rows.size.div_ceil(height), cols.size.div_ceil(width)];
-            let pack_rows = match rows.is_direct(height, false, down, element, machine) {
+            let pack_rows = match rows_direct {
                 true => 0.0,
                 false => packing(rows, height, depth, false),
             };
