@@ -5,8 +5,8 @@
 //! vectors have tails, and large enough that products are tiled and threads share them. Where
 //! UOPC_DEEP is set, its own sizes are computed with 1 to 4 threads, too.
 //!
-//! One workload has bits of its own where the processor multiplies tiles of bf16: the interpreter
-//! judges it without them, and with them its runs are compared with each other.
+//! Products of bf16 have bits of their own where the processor multiplies tiles of them: the interpreter
+//! judges them without tiles, and with tiles their runs are compared with each other.
 
 use std::mem::discriminant;
 use std::path::Path;
@@ -259,10 +259,13 @@ fn engine(settings: &Settings) -> Arc<Engine> {
     Arc::new(Engine::new(settings.clone()).unwrap())
 }
 
-fn threads(n: usize, machine: Machine) -> Settings {
+/// Engines with other numbers of threads may share a folder: it finds machine code by the whole text
+/// of its source, so they share what is equal, and compiling is what takes time here.
+fn threads(n: usize, machine: Machine, folder: &Path) -> Settings {
     Settings {
         device: DeviceChoice::C,
         threads: Some(n),
+        cache_dir: Some(folder.to_path_buf()),
         machine,
         ..Settings::default()
     }
@@ -271,25 +274,24 @@ fn threads(n: usize, machine: Machine) -> Settings {
 /// Asserts that all runs on a machine have the bits of the first one, or of `expected`.
 fn compare(workload: &Workload, inputs: &Inputs, machine: Machine, expected: Option<&Run>) {
     let name = workload.name;
-    let folder = tempfile::tempdir().unwrap();
-    let searched = |n: usize, folder: &Path| Settings {
+    let [folder, choices] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let scheduled = |n: usize| threads(n, machine, folder.path());
+    let searched = Settings {
         search: 3,
-        cache_dir: Some(folder.to_path_buf()),
-        ..threads(n, machine)
+        ..threads(2, machine, choices.path())
     };
     let mut kinds: Vec<(&str, Settings)> = vec![
-        ("1 thread", threads(1, machine)),
-        ("2 threads", threads(2, machine)),
-        ("3 threads", threads(3, machine)),
-        ("4 threads", threads(4, machine)),
-        // The second one reads the choices of the first.
-        ("the search and 2 threads", searched(2, folder.path())),
-        ("its choices from disk", searched(2, folder.path())),
+        ("1 thread", scheduled(1)),
+        ("2 threads", scheduled(2)),
+        ("3 threads", scheduled(3)),
+        ("4 threads", scheduled(4)),
+        ("a search", searched.clone()),
+        ("the choices of the search from disk", searched),
     ];
     if expected.is_some() {
         let plain = Settings {
             schedule: Schedule::Plain,
-            ..threads(1, machine)
+            ..scheduled(1)
         };
         kinds.push(("plain loops", plain));
     }
@@ -324,7 +326,8 @@ fn check(name: &'static str, small: Kind) {
     let inputs = workload.inputs(&Source::default()).unwrap();
     let interp = Settings {
         device: DeviceChoice::Interp,
-        ..threads(1, exact)
+        machine: exact,
+        ..Settings::default()
     };
     let expected = Run::new("the interpreter", &workload, &inputs, &engine(&interp));
     compare(&workload, &inputs, exact, Some(&expected));
@@ -333,9 +336,10 @@ fn check(name: &'static str, small: Kind) {
     }
     if std::env::var_os("UOPC_DEEP").is_some() {
         let inputs = own.inputs(&Source::default()).unwrap();
+        let folder = tempfile::tempdir().unwrap();
         let mut first: Option<Run> = None;
         for n in 1..=4 {
-            let engine = engine(&threads(n, native));
+            let engine = engine(&threads(n, native, folder.path()));
             let run = Run::new(&format!("{n} threads"), own, &inputs, &engine);
             if let Some(first) = &first {
                 run.assert_equals(first, name);
