@@ -16,8 +16,8 @@ use uopc::Tensor;
 
 use crate::failure::{Failure, Result};
 use inputs::{Inputs, Source, Spec};
-use models::{Gpt, Mlp};
-use single::{Attention, Layout, Product};
+use models::{Cnn, Gpt, Mlp};
+use single::{Attention, Convolution, Layout, Product, Rows};
 
 /// Something with a name that is timed.
 pub struct Workload {
@@ -34,20 +34,16 @@ pub struct Workload {
 pub enum Kind {
     /// A product of matrices.
     Product(Product),
-    /// relu(a * 2 + 1) * 3 of 2^24 floats.
-    Elementwise,
-    /// Softmax over the rows of 4096 x 1024, or the gradient of its weighted sum.
-    Softmax {
-        /// Whether the gradient is taken.
-        gradient: bool,
-    },
-    /// The gradients of a layer norm of 4096 rows of 768.
-    LayerNorm,
-    /// A convolution of 32 images of 64 x 56 x 56 with 64 x 64 x 3 x 3.
-    Convolution {
-        /// Whether the gradients are taken instead.
-        gradient: bool,
-    },
+    /// relu(a * 2 + 1) * 3 of so many floats.
+    Elementwise(usize),
+    /// Softmax over rows.
+    Softmax(Rows),
+    /// The gradient of its weighted sum.
+    SoftmaxGradient(Rows),
+    /// The gradients of a layer norm of rows.
+    LayerNorm(Rows),
+    /// A convolution, whose result is as large as its images.
+    Convolution(Convolution),
     /// Causal softmax attention.
     Attention(Attention),
     /// The gradient of an embedding, as a dense table.
@@ -61,7 +57,7 @@ pub enum Kind {
     /// The time of its gradients over that of its loss.
     GptRatio(Gpt),
     /// A training step of a classifier with convolutions.
-    CnnStep,
+    CnnStep(Cnn),
 }
 
 const fn row(name: &'static str, about: &'static str, kind: Kind) -> Workload {
@@ -105,6 +101,24 @@ const fn attention(
     };
     row(name, about, Kind::Attention(attention))
 }
+
+const SOFTMAX: Rows = Rows {
+    rows: 4096,
+    columns: 1024,
+};
+
+const LAYER_NORM: Rows = Rows {
+    rows: 4096,
+    columns: 768,
+};
+
+const CONVOLUTION: Convolution = Convolution {
+    images: 32,
+    channels: 64,
+    filters: 64,
+    side: 56,
+    gradient: false,
+};
 
 /// All workloads, in the order in which they are listed and run.
 pub const WORKLOADS: &[Workload] = &[
@@ -175,32 +189,35 @@ pub const WORKLOADS: &[Workload] = &[
     row(
         "elementwise_16m",
         "relu(a * 2 + 1) * 3 of 2^24 floats",
-        Kind::Elementwise,
+        Kind::Elementwise(1 << 24),
     ),
     row(
         "softmax_4096x1024",
         "softmax over rows",
-        Kind::Softmax { gradient: false },
+        Kind::Softmax(SOFTMAX),
     ),
     row(
         "softmax_fwd_bwd",
         "gradient of sum(softmax(x) * w), (4096, 1024)",
-        Kind::Softmax { gradient: true },
+        Kind::SoftmaxGradient(SOFTMAX),
     ),
     row(
         "layernorm_fwd_bwd",
         "gradients of sum(layernorm(x) * c), (4096, 768)",
-        Kind::LayerNorm,
+        Kind::LayerNorm(LAYER_NORM),
     ),
     row(
         "conv2d_fwd",
         "(32, 64, 56, 56), 64 filters of 3 x 3, padding 1",
-        Kind::Convolution { gradient: false },
+        Kind::Convolution(CONVOLUTION),
     ),
     row(
         "conv2d_fwd_bwd",
         "its gradients by images and filters",
-        Kind::Convolution { gradient: true },
+        Kind::Convolution(Convolution {
+            gradient: true,
+            ..CONVOLUTION
+        }),
     ),
     attention(
         "attention_nano",
@@ -244,7 +261,7 @@ pub const WORKLOADS: &[Workload] = &[
     row(
         "cnn_step",
         "four convolutions, batch 64, Adam",
-        Kind::CnnStep,
+        Kind::CnnStep(models::CNN),
     ),
     row(
         "gpt_nano_step",
@@ -285,8 +302,8 @@ pub fn find(name: &str) -> Result<&'static Workload> {
     }
 }
 
-/// A step, which leaves its first result.
-pub type Step = Box<dyn FnMut() -> uopc::Result<Tensor>>;
+/// A step, which leaves its results, the one that is reported first.
+pub type Step = Box<dyn FnMut() -> uopc::Result<Vec<Tensor>>>;
 
 /// A workload that is ready to run.
 pub struct Case {
@@ -294,14 +311,28 @@ pub struct Case {
     pub step: Step,
     /// What its time is divided by, for a ratio of two.
     pub forward: Option<Step>,
+    /// What the results of a step are called.
+    pub results: Vec<String>,
+    /// What a step changes, by name: the parameters of a model that is trained.
+    pub state: Vec<(String, Tensor)>,
 }
 
 impl Case {
-    fn new(step: impl FnMut() -> uopc::Result<Tensor> + 'static) -> Case {
+    fn new(
+        results: &[impl ToString],
+        step: impl FnMut() -> uopc::Result<Vec<Tensor>> + 'static,
+    ) -> Case {
         Case {
             step: Box::new(step),
             forward: None,
+            results: results.iter().map(ToString::to_string).collect(),
+            state: Vec::new(),
         }
+    }
+
+    /// A step with one result.
+    fn value(mut step: impl FnMut() -> uopc::Result<Tensor> + 'static) -> Case {
+        Case::new(&["y"], move || Ok(vec![step()?]))
     }
 }
 
@@ -331,16 +362,18 @@ impl Workload {
         let own = || self.name.to_string();
         match &self.kind {
             Kind::Product(product) => (own(), product.reads()),
-            Kind::Elementwise => (own(), single::elementwise_reads()),
-            Kind::Softmax { .. } => ("softmax".into(), single::softmax_reads()),
-            Kind::LayerNorm => ("layernorm".into(), single::layer_norm_reads()),
-            Kind::Convolution { .. } => ("conv2d".into(), single::convolution_reads()),
+            Kind::Elementwise(n) => (own(), single::elementwise_reads(*n)),
+            Kind::Softmax(rows) | Kind::SoftmaxGradient(rows) => {
+                ("softmax".into(), rows.softmax_reads())
+            }
+            Kind::LayerNorm(rows) => ("layernorm".into(), rows.layer_norm_reads()),
+            Kind::Convolution(convolution) => ("conv2d".into(), convolution.reads()),
             Kind::Attention(attention) => (attention.set(), attention.reads()),
             Kind::Embedding => (own(), Vec::new()),
             Kind::MlpStep(mlp) => (mlp.set.into(), mlp.reads()),
             Kind::MlpHvp(mlp) => (mlp.set.into(), mlp.reads_with_vectors()),
             Kind::GptStep(gpt) | Kind::GptRatio(gpt) => (gpt.set.into(), gpt.reads()),
-            Kind::CnnStep => ("cnn".into(), models::cnn_reads()),
+            Kind::CnnStep(cnn) => ("cnn".into(), cnn.reads()),
         }
     }
 
@@ -352,17 +385,18 @@ impl Workload {
     pub fn begin(&self, inputs: &Inputs) -> Result<Case> {
         match &self.kind {
             Kind::Product(product) => product.begin(inputs),
-            Kind::Elementwise => single::elementwise(inputs),
-            Kind::Softmax { gradient } => single::softmax(inputs, *gradient),
-            Kind::LayerNorm => single::layer_norm(inputs),
-            Kind::Convolution { gradient } => single::convolution(inputs, *gradient),
+            Kind::Elementwise(_) => single::elementwise(inputs),
+            Kind::Softmax(_) => single::softmax(inputs),
+            Kind::SoftmaxGradient(_) => single::softmax_gradient(inputs),
+            Kind::LayerNorm(_) => single::layer_norm(inputs),
+            Kind::Convolution(convolution) => convolution.begin(inputs),
             Kind::Attention(attention) => attention.begin(inputs),
             Kind::Embedding => Err(Failure::failed("it can't be expressed")),
             Kind::MlpStep(mlp) => mlp.begin_step(inputs),
             Kind::MlpHvp(mlp) => mlp.begin_hvp(inputs),
             Kind::GptStep(gpt) => gpt.begin_step(inputs),
             Kind::GptRatio(gpt) => gpt.begin_ratio(inputs),
-            Kind::CnnStep => models::begin_cnn(inputs),
+            Kind::CnnStep(cnn) => cnn.begin(inputs),
         }
     }
 }
@@ -408,7 +442,7 @@ mod tests {
             let inputs = workload.inputs(&Source::default()).unwrap();
             let mut case = workload.begin(&inputs).unwrap();
             let losses: Vec<f64> = (0..20)
-                .map(|_| (case.step)().unwrap().item().unwrap())
+                .map(|_| (case.step)().unwrap()[0].item().unwrap())
                 .collect();
             assert!(losses[19] < losses[0], "{losses:?}");
         });

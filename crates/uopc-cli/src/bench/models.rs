@@ -6,7 +6,7 @@ use uopc::Tensor;
 use uopc::nn::{AdamW, Optimizer};
 
 use super::inputs::{Fill, Inputs, Source, Spec};
-use super::single::gradients;
+use super::single::{alone, gradients};
 use super::{Case, layers};
 use crate::failure::Result;
 
@@ -76,11 +76,27 @@ pub const SMALL: Gpt = Gpt {
     vocabulary: 65,
 };
 
-/// The four convolutions of the classifier: filters, channels, extent of a filter.
-pub const FILTERS: [[usize; 3]; 4] = [[32, 1, 5], [32, 32, 5], [64, 32, 3], [64, 64, 3]];
+/// A classifier of four convolutions, with pooling after the second and the fourth, and a layer
+/// that is fully connected.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cnn {
+    /// Images of a batch.
+    pub images: usize,
+    /// Rows and columns of an image.
+    pub side: usize,
+    /// Its convolutions: filters, channels, extent of a filter.
+    pub filters: [[usize; 3]; 4],
+    /// Classes.
+    pub classes: usize,
+}
 
-/// Images of a batch for it.
-pub const IMAGES: usize = 64;
+/// For images of 28 x 28.
+pub const CNN: Cnn = Cnn {
+    images: 64,
+    side: 28,
+    filters: [[32, 1, 5], [32, 32, 5], [64, 32, 3], [64, 64, 3]],
+    classes: 10,
+};
 
 /// Parameters by name.
 struct Model(Vec<(String, Tensor)>);
@@ -88,6 +104,10 @@ struct Model(Vec<(String, Tensor)>);
 impl Model {
     fn tensors(&self) -> Vec<Tensor> {
         self.0.iter().map(|(_, t)| t.clone()).collect()
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| name.clone()).collect()
     }
 
     fn get(&self, name: &str) -> &Tensor {
@@ -103,18 +123,23 @@ impl Model {
 
 /// A training step: loss, gradients and update as one plan.
 fn training(
-    parameters: Vec<Tensor>,
+    model: Model,
     weight_decay: f64,
-    loss: impl Fn() -> uopc::Result<Tensor> + 'static,
+    loss: impl Fn(&Model) -> uopc::Result<Tensor> + 'static,
 ) -> Result<Case> {
-    let mut optimizer = AdamW::new(parameters, 1e-3)?.weight_decay(weight_decay);
-    Ok(Case::new(move || {
-        let loss = loss()?;
+    let mut optimizer = AdamW::new(model.tensors(), 1e-3)?.weight_decay(weight_decay);
+    let state = model.0.clone();
+    let step = move || {
+        let loss = loss(&model)?;
         optimizer.zero_grad();
         loss.backward(optimizer.parameters())?;
         optimizer.step_with(&loss)?;
-        Ok(loss)
-    }))
+        Ok(vec![loss])
+    };
+    Ok(Case {
+        state,
+        ..Case::new(&["loss"], step)
+    })
 }
 
 impl Mlp {
@@ -159,7 +184,7 @@ impl Mlp {
         let mlp = *self;
         let model = Model(inputs.parameters(&["x", "y"])?);
         let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
-        training(model.tensors(), 0.01, move || mlp.loss(&model, &x, &y))
+        training(model, 0.01, move |model| mlp.loss(model, &x, &y))
     }
 
     pub(super) fn begin_hvp(&self, inputs: &Inputs) -> Result<Case> {
@@ -171,8 +196,8 @@ impl Mlp {
         let vectors = specs[own..].iter().map(|s| inputs.tensor(&s.name));
         let vectors = vectors.collect::<Result<Vec<Tensor>>>()?;
         let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
-        let by = model.tensors();
-        Ok(Case::new(move || {
+        let (by, names) = (model.tensors(), model.names());
+        Ok(Case::new(&names, move || {
             mlp.loss(&model, &x, &y)?.backward(&by)?;
             let mut dot = Tensor::scalar(0.0)?;
             for (p, v) in by.iter().zip(&vectors) {
@@ -273,7 +298,7 @@ impl Gpt {
         let gpt = *self;
         let model = Model(inputs.parameters(&["x", "y"])?);
         let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
-        training(model.tensors(), 0.01, move || gpt.loss(&model, &x, &y))
+        training(model, 0.01, move |model| gpt.loss(model, &x, &y))
     }
 
     pub(super) fn begin_ratio(&self, inputs: &Inputs) -> Result<Case> {
@@ -282,6 +307,7 @@ impl Gpt {
         let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
         let by = model.tensors();
         let (same, x2, y2) = (model.clone(), x.clone(), y.clone());
+        let results = [vec!["loss".to_string()], model.names()].concat();
         let step = move || {
             let loss = gpt.loss(&model, &x, &y)?;
             loss.backward(&by)?;
@@ -291,43 +317,61 @@ impl Gpt {
             let loss = loss.detach()?;
             found.push(loss.clone());
             Tensor::realize_all(&found)?;
-            Ok(loss)
+            let gradients = found[..found.len() - 1].iter().map(alone);
+            [Ok(loss)].into_iter().chain(gradients).collect()
         };
         let forward = move || {
             let _off = uopc::tensor::no_grad();
             let loss = gpt.loss(&same, &x2, &y2)?;
             loss.realize()?;
-            Ok(loss)
+            Ok(vec![loss])
         };
         Ok(Case {
-            step: Box::new(step),
             forward: Some(Box::new(forward)),
+            ..Case::new(&results, step)
         })
     }
 }
 
-pub(super) fn cnn_reads() -> Vec<Spec> {
-    let mut specs = Vec::new();
-    for (k, [o, c, extent]) in FILTERS.into_iter().enumerate() {
-        let deviation = (2.0 / (c * extent * extent) as f64).sqrt();
-        let shape = [o, c, extent, extent];
-        specs.push(Spec::new(format!("cw{k}"), &shape, Fill::Normal(deviation)));
-        specs.push(Spec::new(format!("cb{k}"), &[o], Fill::Zeros));
+impl Cnn {
+    /// Rows and columns of what each convolution gives. Pooling halves those of every other one.
+    pub(super) fn sides(&self) -> [usize; 4] {
+        let mut side = self.side;
+        let mut k = 0;
+        self.filters.map(|[.., extent]| {
+            side = if k > 0 && k % 2 == 0 { side / 2 } else { side } + 1 - extent;
+            k += 1;
+            side
+        })
     }
-    let deviation = (1.0f64 / 576.0).sqrt();
-    specs.push(Spec::new("lw", &[576, 10], Fill::Normal(deviation)));
-    specs.push(Spec::new("lb", &[10], Fill::Zeros));
-    specs.push(Spec::new("x", &[IMAGES, 1, 28, 28], Fill::Normal(1.0)));
-    specs.push(Spec::new("y", &[IMAGES], Fill::Below(10)));
-    specs
-}
 
-pub(super) fn begin_cnn(inputs: &Inputs) -> Result<Case> {
-    let model = Model(inputs.parameters(&["x", "y"])?);
-    let (x, y, parameters) = (inputs.tensor("x")?, inputs.tensor("y")?, model.tensors());
-    let loss = move || {
+    /// Numbers that are left of an image for the last layer.
+    pub(super) fn features(&self) -> usize {
+        let ([filters, ..], side) = (self.filters[3], self.sides()[3] / 2);
+        filters * side * side
+    }
+
+    pub(super) fn reads(&self) -> Vec<Spec> {
+        let mut specs = Vec::new();
+        for (k, [o, c, extent]) in self.filters.into_iter().enumerate() {
+            let deviation = (2.0 / (c * extent * extent) as f64).sqrt();
+            let shape = [o, c, extent, extent];
+            specs.push(Spec::new(format!("cw{k}"), &shape, Fill::Normal(deviation)));
+            specs.push(Spec::new(format!("cb{k}"), &[o], Fill::Zeros));
+        }
+        let layer = [self.features(), self.classes];
+        let deviation = (1.0 / layer[0] as f64).sqrt();
+        specs.push(Spec::new("lw", &layer, Fill::Normal(deviation)));
+        specs.push(Spec::new("lb", &layer[1..], Fill::Zeros));
+        let images = [self.images, self.filters[0][1], self.side, self.side];
+        specs.push(Spec::new("x", &images, Fill::Normal(1.0)));
+        specs.push(Spec::new("y", &images[..1], Fill::Below(self.classes)));
+        specs
+    }
+
+    fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
         let mut h = x.clone();
-        for (k, [o, ..]) in FILTERS.into_iter().enumerate() {
+        for (k, [o, ..]) in self.filters.into_iter().enumerate() {
             let bias = model.get(&format!("cb{k}")).reshape([o, 1, 1])?;
             h = layers::conv2d(&h, model.get(&format!("cw{k}")))?
                 .add(&bias)?
@@ -338,8 +382,14 @@ pub(super) fn begin_cnn(inputs: &Inputs) -> Result<Case> {
         }
         model
             .linear(&h.flatten(1, -1)?, "lw", "lb")?
-            .cross_entropy(&y)
-    };
-    // Adam is AdamW that pulls nothing towards 0.
-    training(parameters, 0.0, loss)
+            .cross_entropy(y)
+    }
+
+    pub(super) fn begin(&self, inputs: &Inputs) -> Result<Case> {
+        let cnn = *self;
+        let model = Model(inputs.parameters(&["x", "y"])?);
+        let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
+        // Adam is AdamW that pulls nothing towards 0.
+        training(model, 0.0, move |model| cnn.loss(model, &x, &y))
+    }
 }

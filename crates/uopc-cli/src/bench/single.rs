@@ -61,7 +61,7 @@ impl Product {
             Ok(factor)
         };
         let (a, b, layout) = (factor("a")?, factor("b")?, self.layout);
-        Ok(Case::new(move || {
+        Ok(Case::value(move || {
             let y = match layout {
                 Layout::Plain => a.matmul(&b)?,
                 Layout::LeftTransposed => a.transpose()?.matmul(&b)?,
@@ -78,63 +78,79 @@ fn computed(y: Tensor) -> uopc::Result<Tensor> {
     Ok(y)
 }
 
-/// The gradients of a scalar by some parameters, computed together. Leaves the first of them.
-pub(super) fn gradients(loss: &Tensor, by: &[Tensor]) -> uopc::Result<Tensor> {
+/// The gradients of a scalar by some parameters, computed together.
+pub(super) fn gradients(loss: &Tensor, by: &[Tensor]) -> uopc::Result<Vec<Tensor>> {
     loss.backward(by)?;
     let found: Vec<Tensor> = by.iter().filter_map(Tensor::grad).collect();
     by.iter().for_each(Tensor::zero_grad);
     Tensor::realize_all(&found)?;
-    // Memory alone: with the graph the next step would find that this one has computed it.
-    let first = &found[0];
-    Tensor::from_storage(first.memory()?, first.dtype(), first.shape())
+    found.iter().map(alone).collect()
 }
 
-pub(super) fn elementwise_reads() -> Vec<Spec> {
-    vec![Spec::new("a", &[1 << 24], NORMAL)]
+/// The memory of a tensor without its graph, with which the next step would find that this one has
+/// computed it.
+pub(super) fn alone(t: &Tensor) -> uopc::Result<Tensor> {
+    Tensor::from_storage(t.memory()?, t.dtype(), t.shape())
+}
+
+pub(super) fn elementwise_reads(n: usize) -> Vec<Spec> {
+    vec![Spec::new("a", &[n], NORMAL)]
 }
 
 pub(super) fn elementwise(inputs: &Inputs) -> Result<Case> {
     let a = inputs.tensor("a")?;
-    Ok(Case::new(move || {
+    Ok(Case::value(move || {
         computed(a.mul(2)?.add(1)?.relu()?.mul(3)?)
     }))
 }
 
-pub(super) fn softmax_reads() -> Vec<Spec> {
-    let shape = [4096, 1024];
-    vec![
-        Spec::new("x", &shape, NORMAL),
-        Spec::new("w", &shape, NORMAL),
-    ]
+/// A matrix whose rows are worked on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rows {
+    /// How many.
+    pub rows: usize,
+    /// Numbers in each.
+    pub columns: usize,
 }
 
-pub(super) fn softmax(inputs: &Inputs, gradient: bool) -> Result<Case> {
-    let x = inputs.tensor("x")?;
-    if !gradient {
-        return Ok(Case::new(move || computed(x.softmax(-1)?)));
+impl Rows {
+    pub(super) fn softmax_reads(&self) -> Vec<Spec> {
+        let shape = [self.rows, self.columns];
+        vec![
+            Spec::new("x", &shape, NORMAL),
+            Spec::new("w", &shape, NORMAL),
+        ]
     }
-    let (x, w) = (x.requires_grad()?, inputs.tensor("w")?);
-    Ok(Case::new(move || {
+
+    pub(super) fn layer_norm_reads(&self) -> Vec<Spec> {
+        let (shape, row) = ([self.rows, self.columns], [self.columns]);
+        vec![
+            Spec::new("x", &shape, NORMAL),
+            Spec::new("w", &row, Fill::AroundOne(0.1)),
+            Spec::new("b", &row, Fill::Normal(0.1)),
+            Spec::new("c", &shape, NORMAL),
+        ]
+    }
+}
+
+pub(super) fn softmax(inputs: &Inputs) -> Result<Case> {
+    let x = inputs.tensor("x")?;
+    Ok(Case::value(move || computed(x.softmax(-1)?)))
+}
+
+pub(super) fn softmax_gradient(inputs: &Inputs) -> Result<Case> {
+    let (x, w) = (inputs.tensor("x")?.requires_grad()?, inputs.tensor("w")?);
+    Ok(Case::new(&["x"], move || {
         let loss = x.softmax(-1)?.mul(&w)?.sum(..)?;
         gradients(&loss, std::slice::from_ref(&x))
     }))
-}
-
-pub(super) fn layer_norm_reads() -> Vec<Spec> {
-    let (shape, row) = ([4096, 768], [768]);
-    vec![
-        Spec::new("x", &shape, NORMAL),
-        Spec::new("w", &row, Fill::AroundOne(0.1)),
-        Spec::new("b", &row, Fill::Normal(0.1)),
-        Spec::new("c", &shape, NORMAL),
-    ]
 }
 
 pub(super) fn layer_norm(inputs: &Inputs) -> Result<Case> {
     let parameter = |name| -> Result<Tensor> { Ok(inputs.tensor(name)?.requires_grad()?) };
     let by = [parameter("x")?, parameter("w")?, parameter("b")?];
     let c = inputs.tensor("c")?;
-    Ok(Case::new(move || {
+    Ok(Case::new(&["x", "w", "b"], move || {
         let loss = layers::layer_norm(&by[0], &by[1], &by[2])?
             .mul(&c)?
             .sum(..)?;
@@ -142,29 +158,51 @@ pub(super) fn layer_norm(inputs: &Inputs) -> Result<Case> {
     }))
 }
 
-pub(super) fn convolution_reads() -> Vec<Spec> {
-    let images = [32, 64, 56, 56];
-    vec![
-        Spec::new("x", &images, NORMAL),
-        Spec::new("w", &[64, 64, 3, 3], Fill::Normal(1.0 / 24.0)),
-        Spec::new("c", &images, NORMAL),
-    ]
+/// A convolution of square images with filters of 3 x 3, padded to leave their extents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Convolution {
+    /// How many images.
+    pub images: usize,
+    /// Channels of each.
+    pub channels: usize,
+    /// Channels of the result.
+    pub filters: usize,
+    /// Rows and columns of an image.
+    pub side: usize,
+    /// Whether the gradients are taken instead.
+    pub gradient: bool,
 }
 
-pub(super) fn convolution(inputs: &Inputs, gradient: bool) -> Result<Case> {
-    let padding = [(0, 0), (0, 0), (1, 1), (1, 1)];
-    let (x, w) = (inputs.tensor("x")?, inputs.tensor("w")?);
-    if !gradient {
-        return Ok(Case::new(move || {
-            computed(layers::conv2d(&x.pad(padding)?, &w)?)
-        }));
+/// Rows and columns of a filter.
+pub const FILTER: usize = 3;
+
+impl Convolution {
+    pub(super) fn reads(&self) -> Vec<Spec> {
+        let image = |channels: usize| [self.images, channels, self.side, self.side];
+        let filter = [self.filters, self.channels, FILTER, FILTER];
+        let deviation = 1.0 / ((self.channels * FILTER * FILTER) as f64).sqrt();
+        vec![
+            Spec::new("x", &image(self.channels), NORMAL),
+            Spec::new("w", &filter, Fill::Normal(deviation)),
+            Spec::new("c", &image(self.filters), NORMAL),
+        ]
     }
-    let by = [x.requires_grad()?, w.requires_grad()?];
-    let c = inputs.tensor("c")?;
-    Ok(Case::new(move || {
-        let y = layers::conv2d(&by[0].pad(padding)?, &by[1])?;
-        gradients(&y.mul(&c)?.sum(..)?, &by)
-    }))
+
+    pub(super) fn begin(&self, inputs: &Inputs) -> Result<Case> {
+        let padding = [(0, 0), (0, 0), (1, 1), (1, 1)];
+        let (x, w) = (inputs.tensor("x")?, inputs.tensor("w")?);
+        if !self.gradient {
+            return Ok(Case::value(move || {
+                computed(layers::conv2d(&x.pad(padding)?, &w)?)
+            }));
+        }
+        let by = [x.requires_grad()?, w.requires_grad()?];
+        let c = inputs.tensor("c")?;
+        Ok(Case::new(&["x", "w"], move || {
+            let y = layers::conv2d(&by[0].pad(padding)?, &by[1])?;
+            gradients(&y.mul(&c)?.sum(..)?, &by)
+        }))
+    }
 }
 
 /// Causal attention over (batch, heads, length, size).
@@ -206,11 +244,13 @@ impl Attention {
         let [q, k, v] = ["q", "k", "v"].map(|name| inputs.tensor(name));
         let [q, k, v] = [q?, k?, v?];
         if !self.gradient {
-            return Ok(Case::new(move || computed(layers::attention(&q, &k, &v)?)));
+            return Ok(Case::value(move || {
+                computed(layers::attention(&q, &k, &v)?)
+            }));
         }
         let by = [q.requires_grad()?, k.requires_grad()?, v.requires_grad()?];
         let c = inputs.tensor("c")?;
-        Ok(Case::new(move || {
+        Ok(Case::new(&["q", "k", "v"], move || {
             let y = layers::attention(&by[0], &by[1], &by[2])?;
             gradients(&y.mul(&c)?.sum(..)?, &by)
         }))

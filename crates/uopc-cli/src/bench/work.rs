@@ -3,8 +3,8 @@
 //! What a product adds and multiplies counts, in a training step also in its gradients; everything
 //! else of a model does not. So a limit made of these numbers is one that nothing reaches.
 
-use super::models::{FILTERS, Gpt, IMAGES, Mlp};
-use super::single::{Attention, Product};
+use super::models::{Cnn, Gpt, Mlp};
+use super::single::{Attention, Convolution, FILTER, Product, Rows};
 use super::{Kind, Workload};
 
 /// The least work of a step.
@@ -43,13 +43,12 @@ impl Workload {
         };
         match &self.kind {
             Kind::Product(product) => product.work(),
-            Kind::Elementwise => bytes(floats(2 << 24)),
-            Kind::Softmax { gradient: false } => bytes(floats(2 * 4096 * 1024)),
+            Kind::Elementwise(n) => bytes(floats(2 * n)),
+            Kind::Softmax(rows) => bytes(floats(2 * rows.elements())),
             // x and w are read, the gradient is written.
-            Kind::Softmax { gradient: true } => bytes(floats(3 * 4096 * 1024)),
-            Kind::LayerNorm => bytes(floats(3 * 4096 * 768)),
-            Kind::Convolution { gradient: false } => flops(CONVOLUTION),
-            Kind::Convolution { gradient: true } => flops(3.0 * CONVOLUTION),
+            Kind::SoftmaxGradient(rows) => bytes(floats(3 * rows.elements())),
+            Kind::LayerNorm(rows) => bytes(floats(3 * rows.elements())),
+            Kind::Convolution(convolution) => flops(convolution.flops()),
             Kind::Attention(attention) => flops(attention.flops()),
             // The table is written, and the rows are read once each way.
             Kind::Embedding => bytes(floats((50_257 + 8192) * 256)),
@@ -64,15 +63,13 @@ impl Workload {
                 ..flops(gpt.flops())
             },
             Kind::GptRatio(_) => Work::default(),
-            Kind::CnnStep => Work {
+            Kind::CnnStep(cnn) => Work {
                 trains: true,
-                ..flops(cnn_flops())
+                ..flops(cnn.flops())
             },
         }
     }
 }
-
-const CONVOLUTION: f64 = (2u64 * 32 * 56 * 56 * 64 * 64 * 9) as f64;
 
 impl Product {
     fn work(&self) -> Work {
@@ -89,6 +86,21 @@ impl Product {
                 ..Work::default()
             },
         }
+    }
+}
+
+impl Rows {
+    fn elements(&self) -> usize {
+        self.rows * self.columns
+    }
+}
+
+impl Convolution {
+    /// One product for the result, and one more for each of both gradients.
+    fn flops(&self) -> f64 {
+        let rows = self.images * self.side * self.side;
+        let products = if self.gradient { 3.0 } else { 1.0 };
+        products * product(rows, self.channels * FILTER * FILTER, self.filters)
     }
 }
 
@@ -136,14 +148,16 @@ impl Gpt {
     }
 }
 
-fn cnn_flops() -> f64 {
-    // Each filter takes its extent less one from both axes; pooling halves them.
-    let sides = [24, 20, 8, 6];
-    let convolutions = FILTERS.into_iter().zip(sides);
-    let convolutions = convolutions
-        .map(|([o, c, extent], side)| product(IMAGES * side * side, c * extent * extent, o));
-    let layers: Vec<f64> = convolutions.chain([product(IMAGES, 576, 10)]).collect();
-    3.0 * layers.iter().sum::<f64>() - layers[0]
+impl Cnn {
+    fn flops(&self) -> f64 {
+        let convolutions = self.filters.into_iter().zip(self.sides());
+        let convolutions = convolutions.map(|([o, c, extent], side)| {
+            product(self.images * side * side, c * extent * extent, o)
+        });
+        let last = product(self.images, self.features(), self.classes);
+        let layers: Vec<f64> = convolutions.chain([last]).collect();
+        3.0 * layers.iter().sum::<f64>() - layers[0]
+    }
 }
 
 #[cfg(test)]
