@@ -116,7 +116,7 @@ pub trait Truth: Copy {
 /// With n the integer nearest to x / ln 2: e^x = 2^n * e^(x - n ln 2).
 pub fn exp<R: Real>(x: R) -> R {
     let f = R::FORMAT;
-    let x = clamp(x, f.exp_range);
+    let (x, gone) = clamp(x, f.exp_range);
     let t = x
         .fma(x.constant(f.log2_e[0]), x.constant(f.round))
         .named("t");
@@ -124,7 +124,7 @@ pub fn exp<R: Real>(x: R) -> R {
     // Exact: both terms are multiples of one power of two, and their difference is small.
     let high = n.fma(x.constant(-f.ln_2[0]), x).named("high");
     let low = (n * x.constant(-f.ln_2[1])).named("low");
-    scaled_exp(high, low, t)
+    gone.select(x.constant(0.0), scaled_exp(high, low, t))
 }
 
 /// 2 to the power x.
@@ -132,18 +132,23 @@ pub fn exp<R: Real>(x: R) -> R {
 /// With n the integer nearest to x: 2^x = 2^n * e^((x - n) ln 2).
 pub fn exp2<R: Real>(x: R) -> R {
     let f = R::FORMAT;
-    let x = clamp(x, f.exp2_range);
+    let (x, gone) = clamp(x, f.exp2_range);
     let t = (x + x.constant(f.round)).named("t");
     let d = (x - (t - x.constant(f.round))).named("d");
     let (high, low) = product(d, f.ln_2);
-    scaled_exp(high, low, t)
+    gone.select(x.constant(0.0), scaled_exp(high, low, t))
 }
 
-/// Limits x to a range beyond which the result is 0 or infinite anyway. NaN passes.
-fn clamp<R: Real>(x: R, (least, greatest): (f64, f64)) -> R {
+/// Limits x to a range beyond which the result is 0 or infinite anyway, and says whether it is 0.
+/// NaN passes.
+///
+/// Below the range x becomes 0, not the end of the range: processors take some twenty times as long
+/// for a product that is too small for a normal number, and masks of -1e9 or -inf are common.
+fn clamp<R: Real>(x: R, (least, greatest): (f64, f64)) -> (R, R::Truth) {
     let (least, greatest) = (x.constant(least), x.constant(greatest));
-    let x = x.below(least).select(least, x).named("x");
-    greatest.below(x).select(greatest, x).named("x")
+    let gone = x.below(least);
+    let x = gone.select(x.constant(0.0), x).named("x");
+    (greatest.below(x).select(greatest, x).named("x"), gone)
 }
 
 /// d * (c0 + c1) for an exact constant c0 + c1, as the rounded product and what it lacks.
