@@ -159,7 +159,8 @@ impl Renderer<'_> {
             Some(Layout::Variables(lanes)) => {
                 let name = self.expression(memory);
                 let run = run(index, &mut self.lanes, &mut self.bounds);
-                let first = run.map_or(0, |run| run.first);
+                // Behind the last one lies only what a gate forbids: any name does.
+                let first = run.map_or(0, |run| run.first).min(n - lanes);
                 Some(variable(&name, n, lanes, first))
             }
             Some(Layout::Array(_)) | None => None,

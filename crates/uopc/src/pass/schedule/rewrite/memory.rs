@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 
 use super::split::space_of;
 use super::{Outcome, Refusal, require};
+use crate::ir::bounds::Bounds;
 use crate::ir::op::{Combine, Exec, Op, Space};
 use crate::ir::visit::Graph;
 use crate::ir::{DType, UOp};
@@ -195,6 +196,9 @@ pub fn privatise(nest: &mut Nest, k: usize, ranges: &[UOp]) -> Outcome<Vec<usize
             "partial results are kept of scratch memory",
         ));
     };
+    // What joins them has no gate, so it must stay within the memory without.
+    let last = Bounds::new().of(&s.index).hi;
+    require(last < n as i128, "a gate keeps the memory from being left")?;
     let dtype = s.index.dtype();
     let partial = nest.local(space, s.memory.dtype(), n * copies);
     let mut copy = UOp::int(0, dtype);
