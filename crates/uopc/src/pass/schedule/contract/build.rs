@@ -182,10 +182,13 @@ impl Builder<'_> {
         let bytes = [0, 1].map(|o| self.packed_tile(o).bytes());
         let most = (machine.l2 / 2 / bytes[cut]).max(1);
         let few = self.shared == Exec::Thread && self.tiles[0] * self.tiles[1] <= FEW_PARTS;
-        let fair = match self.direct[cut] || self.apart && self.direct[other] {
-            _ if few => 1,
-            true => self.tiles[cut].div_ceil(FEW_PARTS),
-            false => 4.max(self.tiles[cut].div_ceil(PARTS)),
+        let in_place = self.direct[cut] || self.apart && self.direct[other];
+        let fair = if few {
+            1
+        } else if in_place {
+            self.tiles[cut].div_ceil(FEW_PARTS)
+        } else {
+            4.max(self.tiles[cut].div_ceil(PARTS))
         };
         let per_part = self.tiles[cut].min(most).min(fair);
         let scaled = self.nest.choice.scaled(per_part as f64) as usize;

@@ -69,7 +69,8 @@ fn shared(nest: &Nest) -> Vec<UOp> {
 }
 
 /// Cuts the shared loops into items and what an item has inside, and gives the product loops of its
-/// own there. The loops over items, and how many loops are inside. `alone` says that an item is one iteration of all shared loops.
+/// own there. The loops over items, and how many loops are inside. `alone` says that an item is one
+/// iteration of all shared loops.
 fn cut(
     nest: &mut Nest,
     shared: &[UOp],
@@ -89,7 +90,7 @@ fn cut(
     // What the readers keep besides lives in one iteration of all loops.
     let all: usize = nest.locals().iter().map(bytes).sum();
     let each = bytes(&memory).max(1);
-    let most = (machine.l2 / PART_OF_CACHE).saturating_sub(all - each) / each;
+    let most = (machine.l2 / PART_OF_CACHE).saturating_sub(all.saturating_sub(each)) / each;
     let extents: Vec<usize> = shared.iter().filter_map(extent_of).collect();
     let depth = shared.len();
     // The outermost loop of which an item may have an iteration, and how many of these.
