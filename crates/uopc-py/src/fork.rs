@@ -12,7 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use uopc::runtime::interrupt::wait_for_abandoned;
+use uopc::runtime::interrupt::{forget_abandoned, wait_for_abandoned};
 
 /// What threads without the interpreter's lock do.
 struct Threads {
@@ -113,6 +113,7 @@ fn after_fork_in_parent() {
 /// Lets the only thread of the child compute. Others that waited to fork are not there.
 #[pyfunction]
 fn after_fork_in_child() {
+    forget_abandoned();
     if let Some(mut threads) = FORKING.take() {
         threads.forking = 0;
     }

@@ -396,6 +396,46 @@ fn work_aside_can_be_left_at_any_time() {
     assert_eq!(end.recv(), Err(RecvError), "and what it owned is gone");
 }
 
+/// A result whose end takes a while, and begins when it is told to.
+struct Slow {
+    go: Receiver<()>,
+    gone: Arc<AtomicUsize>,
+}
+
+impl Drop for Slow {
+    fn drop(&mut self) {
+        self.go.recv().expect("nobody says go");
+        (0..2_000).for_each(|_| thread::yield_now());
+        self.gone.store(1, SeqCst);
+    }
+}
+
+#[test]
+fn who_waits_for_the_abandoned_waits_for_their_results_to_go() {
+    let (begun_sender, begun) = channel();
+    let (left_sender, left_receiver) = channel();
+    let (go, go_receiver) = channel();
+    let gone = Arc::new(AtomicUsize::new(0));
+    let slow = Slow {
+        go: go_receiver,
+        gone: gone.clone(),
+    };
+    let begun = Mutex::new(begun);
+    let check = move || begun.lock().unwrap().try_recv() == Ok(());
+    let entered = enter_every(Duration::ZERO, Arc::new(check));
+    let left = interrupt::aside(move || {
+        begun_sender.send(()).unwrap();
+        left_receiver.recv().expect("nobody left");
+        Ok(slow)
+    });
+    assert!(is_interrupted(left));
+    drop(entered);
+    left_sender.send(()).unwrap();
+    go.send(()).unwrap();
+    interrupt::wait_for_abandoned();
+    assert_eq!(gone.load(SeqCst), 1, "the result was still there");
+}
+
 /// A graph of some 5,000 nodes, in many kernels, and its value.
 fn long_graph() -> (Tensor, Vec<f32>) {
     let mut x = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 2.0], [4]).unwrap();

@@ -14,7 +14,7 @@ use std::marker::PhantomData;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
-use std::sync::{Arc, Condvar, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use std::{io, mem};
@@ -233,52 +233,42 @@ pub fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'stati
     let work = Arc::new(Mutex::new(Some(work)));
     let theirs = work.clone();
     let take = |shared: &Mutex<Option<_>>| shared.lock().take().expect("taken once");
-    let busy = Busy::new();
-    let helped = move || {
-        // Dropped after the work and all that it owned.
-        let _busy = busy;
-        take(&theirs)()
-    };
-    match Helper::start(helped) {
+    match Helper::start(move || take(&theirs)()) {
         Ok(helper) => helper.wait(),
         // Without a thread to be had, the work is done to its end before anyone can leave.
         Err(_) => take(&work)(),
     }
 }
 
-/// How many helpers do the work of [`aside`], and a signal for when there are fewer. A lock of the
-/// standard library, as that of a process that forks must not depend on other threads.
-static BUSY: (std::sync::Mutex<usize>, Condvar) = (std::sync::Mutex::new(0), Condvar::new());
+/// Helpers that their callers have left. A lock of the standard library, as that of a process that
+/// forks must not depend on other threads.
+static LEFT: std::sync::Mutex<Vec<JoinHandle<()>>> = std::sync::Mutex::new(Vec::new());
 
-/// Counts a helper while it lives.
-struct Busy;
-
-impl Busy {
-    fn new() -> Busy {
-        *busy() += 1;
-        Busy
-    }
+fn left() -> std::sync::MutexGuard<'static, Vec<JoinHandle<()>>> {
+    // A panic can't leave the list half changed.
+    LEFT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Drop for Busy {
-    fn drop(&mut self) {
-        *busy() -= 1;
-        BUSY.1.notify_all();
-    }
-}
-
-fn busy() -> std::sync::MutexGuard<'static, usize> {
-    // The number is right also after a panic: nothing can fail between its changes.
-    BUSY.0.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Waits until no work of [`aside`] goes on that its caller has left. It takes locks of the whole
-/// process, so who forks waits for it, while nobody begins anything.
+/// Waits for the end of all helpers whose callers have left. Until its end such a thread may take
+/// locks of the whole process, not least to drop a result that nobody received, so who forks waits
+/// for it, while nobody begins anything.
 pub fn wait_for_abandoned() {
-    let mut helpers = busy();
-    while *helpers > 0 {
-        helpers = BUSY.1.wait(helpers).unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let helpers = mem::take(&mut *left());
+        if helpers.is_empty() {
+            return;
+        }
+        for helper in helpers {
+            // A panic there was nobody's result.
+            let _ = helper.join();
+        }
+        // Each may have left helpers of its own.
     }
+}
+
+/// Forgets the helpers of the parent in a process that was forked: their threads are not there.
+pub fn forget_abandoned() {
+    mem::take(&mut *left()).into_iter().for_each(mem::forget);
 }
 
 /// A thread that works for this one.
@@ -326,5 +316,10 @@ impl<T: Send + 'static> Helper<T> {
 impl<T> Drop for Helper<T> {
     fn drop(&mut self) {
         self.stop.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let mut left = left();
+            left.retain(|helper| !helper.is_finished());
+            left.push(thread);
+        }
     }
 }
