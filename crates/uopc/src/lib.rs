@@ -17,9 +17,13 @@ pub mod runtime;
 pub mod compile;
 pub mod tensor;
 pub mod io;
+pub mod transform;
 pub mod nn;
 pub mod data;
 
 pub use error::{Error, Result};
 pub use ir::DType;
 pub use tensor::Tensor;
+pub use transform::{
+    grad, gradcheck, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap,
+};

@@ -244,19 +244,37 @@ fn is_chain(u: &UOp) -> bool {
     )
 }
 
+/// The error for a leaf that stands for each of many values.
+fn unknown(u: &UOp) -> Error {
+    Error::Unsupported {
+        what: "a value inside vmap",
+        message: format!(
+            "what depends on an argument of dtype {} with {} elements can't be computed while the \
+             function is mapped, as the argument stands for each slice at once; compute it after \
+             vmap, and choose between values by where instead of if",
+            u.dtype(),
+            u.shape().numel()
+        ),
+        site: u.site(),
+    }
+}
+
 /// The memory that holds a node's value already: a live leaf's own, a slot's that the caller
 /// binds, or the node's home.
 ///
 /// # Errors
-/// When a slot is not bound, or memory is too small for its node.
+/// When a slot is not bound, a leaf stands for no single value, or memory is too small for its
+/// node.
 pub(super) fn stored(u: &UOp, options: &RealizeOptions) -> Result<Option<Arc<Storage>>> {
     let storage = match u.op() {
         Op::Buffer {
             id: BufferId::Live(live),
             ..
         } => {
-            let storage = live.storage.clone().downcast::<Storage>();
-            Some(storage.expect("the memory of a live leaf is made by the runtime"))
+            let Ok(storage) = live.storage.clone().downcast::<Storage>() else {
+                return Err(unknown(u));
+            };
+            Some(storage)
         }
         Op::Buffer {
             id: BufferId::Slot(slot),

@@ -3,6 +3,7 @@
 use super::Module;
 use crate::error::Result;
 use crate::tensor::{Site, Tensor};
+use crate::tree;
 
 /// `x @ weight + bias`.
 #[derive(Clone, Debug)]
@@ -63,6 +64,8 @@ fn initial(inputs: usize, shape: &[usize]) -> Result<Tensor> {
     Tensor::uniform(shape, -bound, bound)
 }
 
+tree!(Linear { weight, bias });
+
 impl Module for Linear {
     fn named_parameters(&self) -> Vec<(String, Tensor)> {
         let weight = ("weight".to_string(), self.weight.clone());
@@ -107,6 +110,8 @@ impl Embedding {
         one_hot.cast(self.weight.dtype())?.matmul(&self.weight)
     }
 }
+
+tree!(Embedding { weight });
 
 impl Module for Embedding {
     fn named_parameters(&self) -> Vec<(String, Tensor)> {

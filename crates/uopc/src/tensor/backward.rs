@@ -149,6 +149,12 @@ impl Tensor {
         Ok(self.clone())
     }
 
+    /// Says that this is a gradient: it can be differentiated, but is seldom, so computing it keeps
+    /// no interior values.
+    pub(crate) fn mark_gradient(&self) {
+        self.0.state.lock().gradient = true;
+    }
+
     fn check_scalar(&self) -> Result<()> {
         if self.rank() == 0 {
             return Ok(());

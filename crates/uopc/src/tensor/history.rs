@@ -6,6 +6,7 @@
 //! a note stays with the buffers concerned, so that asking for the gradient is an error and not
 //! zeros.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -116,10 +117,24 @@ impl Registry {
 
 /// A new leaf of that shape over computed or copied memory.
 pub(super) fn leaf(storage: Arc<Storage>, dtype: super::DType, shape: &Shape) -> Result<UOp> {
+    live_leaf(storage, dtype, shape)
+}
+
+/// A new leaf of that shape, over whatever lies behind it.
+pub(super) fn live_leaf(
+    storage: Arc<dyn Any + Send + Sync>,
+    dtype: super::DType,
+    shape: &Shape,
+) -> Result<UOp> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let id = NEXT.fetch_add(1, Relaxed);
     let buffer = Arc::new(LiveBuffer { id, storage });
     UOp::live(buffer, dtype, shape.numel()).reshape(shape)
+}
+
+/// Whether a node is a leaf over memory.
+pub(super) fn is_in_memory(node: &UOp) -> bool {
+    buffer_of(node).is_some_and(|buffer| buffer.storage.is::<Storage>())
 }
 
 /// The buffer of a leaf: of a live BUFFER, perhaps reshaped.

@@ -21,6 +21,7 @@
 //! ```
 
 mod args;
+mod argument;
 mod backward;
 mod create;
 mod display;

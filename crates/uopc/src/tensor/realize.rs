@@ -16,7 +16,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::history::{self, Kept, Tape};
-use super::{Handle, Operand, Result, Site, Tensor, UOp, dtype_error, shape_error};
+use super::{Handle, Operand, Result, Site, Tensor, UOp, argument, dtype_error, shape_error};
 use crate::compile::{Engine, RealizeOptions, Realized};
 use crate::ir::Op;
 use crate::ir::op::BufferId;
@@ -84,6 +84,7 @@ impl Drop for EnteredEngine {
 
 /// Computes nodes as one plan, by the engine in use.
 fn compute(nodes: &[UOp], options: &RealizeOptions) -> Result<Realized> {
+    let nodes = &*argument::with_values(nodes)?;
     let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
     match &chosen {
         Some(engine) => engine.realize(nodes, options),
@@ -270,7 +271,7 @@ impl Tensor {
     /// value.
     fn open(&self) -> Option<Open<'_>> {
         let state = self.0.state.lock();
-        let settled = state.value.is_some() || history::buffer_of(&state.node).is_some();
+        let settled = state.value.is_some() || history::is_in_memory(&state.node);
         (!settled).then(|| Open {
             tensor: self,
             node: state.node.clone(),
