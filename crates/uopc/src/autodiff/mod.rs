@@ -30,9 +30,11 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod jvp;
 mod product;
 mod stop;
 mod vjp;
+mod vmap;
 
 use std::slice;
 
@@ -45,7 +47,9 @@ use crate::ir::op::Class;
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
+pub use jvp::{jvp, jvp_all};
 pub use stop::Diagnostic;
+pub use vmap::{Batched, vmap};
 use stop::{cuts, not_pure};
 pub(crate) use vjp::carries;
 use vjp::vjp;
