@@ -112,10 +112,6 @@ pub const NON_DIFFERENTIABLE: &[(&str, &str)] = &[
     ("shl", "integers"),
     ("shr", "integers"),
     (
-        "scatter_add",
-        "refused with an error until the op itself is implemented",
-    ),
-    (
         "scan",
         "refused with an error until the op itself is implemented",
     ),
