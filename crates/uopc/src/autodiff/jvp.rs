@@ -169,7 +169,9 @@ fn by_terms(graph: &Graph) -> Vec<bool> {
         if product.src().iter().any(is_broadcast) {
             by_terms[i] = true;
             for step in through {
-                by_terms[graph.position(&step).expect("it is below a node of the graph")] = true;
+                by_terms[graph
+                    .position(&step)
+                    .expect("it is below a node of the graph")] = true;
             }
         }
     }
@@ -360,6 +362,8 @@ fn mean_of_largest(u: &UOp, x: &UOp, t: &UOp, n: usize) -> Result<UOp> {
         .cast(DType::I32)?
         .reduce(ReduceOp::Add, n)?;
     let t = t.cast(t.dtype().accumulator())?;
-    let sum = less.where_(&zeros_like(&t)?, &t)?.reduce(ReduceOp::Add, n)?;
+    let sum = less
+        .where_(&zeros_like(&t)?, &t)?
+        .reduce(ReduceOp::Add, n)?;
     sum.div(&ties.cast(sum.dtype())?)?.cast(u.dtype())
 }

@@ -49,10 +49,10 @@ use crate::ir::visit::Graph;
 
 pub use jvp::{jvp, jvp_all};
 pub use stop::Diagnostic;
-pub use vmap::{Batched, vmap};
 use stop::{cuts, not_pure};
 pub(crate) use vjp::carries;
 use vjp::vjp;
+pub use vmap::{Batched, vmap};
 
 /// What the readers of a node have sent to it, in order of arrival.
 type Contributions = SmallVec<[UOp; 2]>;

@@ -217,7 +217,8 @@ fn repeat(u: &UOp, n: usize) -> Result<UOp> {
     if let Op::Reshape(_) = from.op() {
         from = &from.src()[0];
     }
-    from.reshape(&ones)?.expand(&[&[n], &u.shape()[..]].concat())
+    from.reshape(&ones)?
+        .expand(&[&[n], &u.shape()[..]].concat())
 }
 
 /// Moves the first axis to place k, or axis k to the front if `back`.
@@ -249,21 +250,16 @@ fn index(s: &[&Batched], n: usize) -> Result<UOp> {
 /// same for all examples go to places of each, so they are repeated.
 fn scatter_add(shape: &[usize], s: &[&Batched], n: usize) -> Result<UOp> {
     let (rows, indices) = (s[0], &s[1..]);
-    let into = |shape: Vec<usize>, rows: UOp, indices: Vec<UOp>| {
-        let mut src: Sources = Sources::from_elem(rows, 1);
-        src.extend(indices);
-        UOp::new(Op::ScatterAdd(shape.as_slice().into()), src)
-    };
     if !indices.iter().any(|i| i.batched) {
         let same: Vec<UOp> = indices.iter().map(|i| i.node.clone()).collect();
         let k = same.len();
         let mut wide = shape.to_vec();
         wide.insert(k, n);
         let rows = first_to(same[0].shape().rank(), &rows.node, false)?;
-        return first_to(k, &into(wide, rows, same)?, true);
+        return first_to(k, &rows.scatter_add(&same, &wide)?, true);
     }
-    let wide = [&[n], shape].concat();
-    into(wide, rows.repeated(n)?, positions(indices, n, true)?)
+    let rows = rows.repeated(n)?;
+    rows.scatter_add(&positions(indices, n, true)?, &[&[n], shape].concat())
 }
 
 /// Positions that differ between examples, all with the batch in front; before them, if asked for,
@@ -277,12 +273,18 @@ fn positions(indices: &[&Batched], n: usize, numbered: bool) -> Result<Vec<UOp>>
         return Ok(all);
     }
     // All positions have one dtype, which may be too narrow for the number.
-    let fits = |dtype: DType| dtype.int_range().is_some_and(|(_, most)| n as i128 - 1 <= most);
+    let fits = |dtype: DType| {
+        dtype
+            .int_range()
+            .is_some_and(|(_, most)| n as i128 - 1 <= most)
+    };
     let narrow = all[0].dtype();
     let dtype = if fits(narrow) { narrow } else { DType::I64 };
     let mut dims = vec![1; all[0].shape().rank()];
     dims[0] = n;
-    let number = UOp::iota(n, dtype)?.reshape(&dims)?.expand(all[0].shape())?;
+    let number = UOp::iota(n, dtype)?
+        .reshape(&dims)?
+        .expand(all[0].shape())?;
     all = all.iter().map(|i| i.cast(dtype)).collect::<Result<_>>()?;
     all.insert(0, number);
     Ok(all)
