@@ -10,13 +10,18 @@
 mod derivatives;
 mod oracle;
 
-use derivatives::instance::{Instance, instance, sample};
+use std::slice::from_ref;
+
+use derivatives::instance::{Instance, instance, realize, sample};
 use derivatives::mapped::{MAPPED, NOT_MAPPED};
 use derivatives::{CASES, Case, NON_DIFFERENTIABLE};
 use oracle::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use uopc::autodiff::{Batched, gradient, jvp, jvp_all, vmap};
+use uopc::compile::Engine;
+use uopc::debug::Settings;
+use uopc::interp::Array;
 use uopc::ir::op::{Class, Fold, OPS, Op};
 use uopc::ir::visit::toposort;
 use uopc::ir::{DType, UOp};
@@ -273,7 +278,7 @@ impl<'a> Batch<'a> {
     fn pairs(&self, it: &Instance, batch: &[usize]) -> Vec<(UOp, UOp)> {
         let pair = |(j, &k): (usize, &usize)| {
             let x = &it.targets[k];
-            let slot = (it.slots.len() + j) as u32;
+            let slot = it.base + (it.slots.len() + j) as u32;
             (
                 x.clone(),
                 input_of(slot, &[batch, &x.shape()[..]].concat(), x.dtype()),
@@ -334,6 +339,43 @@ fn chains(roots: &[UOp]) -> usize {
         )
     };
     toposort(roots).iter().filter(is_chain).count()
+}
+
+/// Tangents and batches of every case through compiled code, in f32.
+#[test]
+fn compiled_f32_is_the_interpreter_to_the_bit() {
+    // A kernel's parameter has no memory of its own to run on.
+    let cases = CASES.iter().chain(MAPPED);
+    let cases: Vec<&Case> = cases.filter(|case| case.op != Some("param")).collect();
+    let engine = Engine::new(Settings::default()).unwrap();
+    for cases in cases.chunks(40) {
+        let mut slots: Vec<Vec<f64>> = Vec::new();
+        let mut roots = Vec::new();
+        for case in cases {
+            let it = instance(case, DType::F32, slots.len() as u32);
+            let all: Vec<usize> = (0..it.targets.len()).collect();
+            let batch = Batch::new(case, &it, &all, 3);
+            let mut alone = vec![it.value.clone()];
+            if it.value.dtype().is_float() {
+                let tangent = jvp(&it.loss, &it.targets, &it.directions(0)).unwrap();
+                roots.push(tangent.clone());
+                alone.push(tangent);
+            }
+            let mapped = vmap(&alone, &batch.pairs(&it, &[3])).unwrap();
+            roots.extend(mapped.iter().map(|m| m.node.cast(DType::F32).unwrap()));
+            let (values, chosen) = (batch.values, it.slots);
+            slots.extend(chosen);
+            slots.extend(values);
+        }
+        // Nothing lowers SCATTER_ADD yet.
+        roots.retain(|root| count_op(from_ref(root), "scatter_add") == 0);
+        let compiled = realize(&engine, &roots, &slots);
+        let bound: Vec<&[f64]> = slots.iter().map(Vec::as_slice).collect();
+        for ((root, expected), found) in roots.iter().zip(arrays(&roots, &bound)).zip(&compiled) {
+            let found = Array::from_f64(DType::F32, root.shape(), found).unwrap();
+            assert_eq!(found.difference(&expected), None, "{}", root.to_uir());
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,15 @@
 //! A case with numbers, and its derivatives along directions.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+use std::sync::Arc;
+
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use uopc::autodiff::gradient;
+use uopc::compile::{Engine, RealizeOptions};
 use uopc::ir::op::ParamMode;
 use uopc::ir::{DType, UOp};
+use uopc::runtime::Storage;
 
 use super::{Case, Domain};
 use crate::oracle::*;
@@ -157,4 +161,20 @@ impl Instance {
         let slots: Vec<&[f64]> = self.slots.iter().map(Vec::as_slice).collect();
         value(u, &slots)[0]
     }
+}
+
+/// The values of f32 roots by the engine.
+pub fn realize(engine: &Engine, roots: &[UOp], slots: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let bind = |(k, values): (usize, &Vec<f64>)| {
+        let narrow: Vec<f32> = values.iter().map(|&x| x as f32).collect();
+        (k as u32, Storage::from_slice(&narrow).unwrap())
+    };
+    let slots: Vec<_> = slots.iter().enumerate().map(bind).collect();
+    let options = RealizeOptions {
+        slots: &slots,
+        ..RealizeOptions::default()
+    };
+    let wide = |s: &Arc<Storage>| s.to_vec::<f32>().into_iter().map(f64::from).collect();
+    let realized = engine.realize(roots, &options).unwrap();
+    realized.outputs.iter().map(wide).collect()
 }
