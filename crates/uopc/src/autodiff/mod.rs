@@ -30,9 +30,11 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod jvp;
 mod product;
 mod stop;
 mod vjp;
+mod vmap;
 
 use std::slice;
 
@@ -45,10 +47,12 @@ use crate::ir::op::Class;
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
+pub use jvp::{jvp, jvp_all};
 pub use stop::Diagnostic;
 use stop::{cuts, not_pure};
 pub(crate) use vjp::carries;
 use vjp::vjp;
+pub use vmap::{Batched, vmap};
 
 /// What the readers of a node have sent to it, in order of arrival.
 type Contributions = SmallVec<[UOp; 2]>;
