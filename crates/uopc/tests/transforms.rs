@@ -4,9 +4,11 @@
 mod oracle;
 
 use std::slice::from_ref;
+use std::sync::Arc;
 
 use oracle::*;
 use uopc::autodiff::{gradient, jvp, jvp_all, vmap};
+use uopc::ir::custom::Custom;
 use uopc::ir::op::{Exec, Fold, Op, ReduceOp, StageKind};
 use uopc::ir::site::Site;
 use uopc::ir::visit::apply;
@@ -157,11 +159,21 @@ fn reserved_ops_are_refused_by_name_or_have_their_rule() {
     assert_eq!(found, scan(ReduceOp::Add, &v));
     let refusal = refused(jvp(&scan(ReduceOp::Max, &x), from_ref(&x), from_ref(&v)));
     assert!(refusal.starts_with("scan: sources f64 (3,) give f64 (3,); it has no jvp rule yet"));
-    let custom = UOp::new(Op::Custom("f".into()), from_ref(&x)).unwrap();
-    assert!(refused(jvp(&custom, from_ref(&x), from_ref(&v))).starts_with("custom: "));
+    // Text holds the name of a custom function and no rules.
+    let name = "f".into();
+    let op = Op::Custom(Arc::new(Custom { name, rules: None }));
+    let custom = UOp::new(op.clone(), [x.clone(), x.clone()]).unwrap();
+    for refused in [
+        refused(jvp(&custom, from_ref(&x), from_ref(&v))),
+        refused(gradient(&custom, from_ref(&x))),
+    ] {
+        assert!(refused.starts_with("custom: "), "{refused}");
+        assert!(refused.contains("are not in the text"), "{refused}");
+    }
     let xs = input(1, &[2, 3]);
     let pairs = [(x.clone(), xs.clone())];
-    assert!(refused(vmap(&[custom], &pairs)).starts_with("custom: "));
+    let found = vmap(&[custom], &pairs).unwrap();
+    assert_eq!(found[0].node, UOp::new(op, [xs.clone(), xs.clone()]).unwrap());
     let sorted = |x: &UOp| UOp::new(Op::ArgSort, from_ref(x)).unwrap();
     let found = vmap(&[scan(ReduceOp::Mul, &x), sorted(&x)], &pairs).unwrap();
     assert_eq!(found[0].node, scan(ReduceOp::Mul, &xs));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use uopc::ir::custom::Custom;
 use uopc::ir::form::{Plan, Role};
 use uopc::ir::op::{LiveBuffer, OPS, ReduceOp};
 use uopc::ir::parse::parse;
@@ -86,7 +87,10 @@ fn live_buffers_are_slots_that_no_text_slot_has() {
 #[test]
 fn names_that_are_no_words_are_quoted() {
     for name in ["relu6", "a b", "", "é\"\\\n\u{7}%;", "1.0"] {
-        let op = uopc::ir::Op::Custom(name.into());
+        let op = uopc::ir::Op::Custom(Arc::new(Custom {
+            name: name.into(),
+            rules: None,
+        }));
         let u = UOp::new(op, [UOp::float(1.0, DType::F32)].as_slice()).unwrap();
         let back = parse(&u.to_uir(), "test").unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(back.roots, [u], "{name:?}");

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyList, PyTuple};
 use uopc::DType;
+use uopc::ir::custom::Custom;
 use uopc::ir::fold::fold_of;
 use uopc::ir::op::{BufferId, Combine, Exec, Fold, LiveBuffer, Op, ParamMode, Space, StageKind};
 use uopc::ir::{Scalar, Shape, UOp};
@@ -263,7 +264,10 @@ pub fn op(of: &str, src: &[UOp], arg: Arg, dtype: Option<DType>) -> PyResult<Op>
             Some(by) => Op::Scan(ops::reduce_op(by)?),
             None => return Err(missing(of, "an op, as in Ops.ADD")),
         },
-        "custom" => Op::Custom(parsed::<String>(of, arg, "a name")?.into()),
+        "custom" => Op::Custom(Arc::new(Custom {
+            name: parsed::<String>(of, arg, "a name")?.into(),
+            rules: None,
+        })),
         "stage" => {
             let kind: String = parsed(of, arg, "a word, as in \"detach\"")?;
             Op::Stage(word(&kind, StageKind::ALL, StageKind::name)?)
@@ -412,7 +416,7 @@ pub fn of_node(py: Python<'_>, u: &UOp) -> PyResult<Py<PyAny>> {
             (by, *n, fold.name()).into_py_any(py)
         }
         Op::Scan(op) => ops::reduce_member(py, *op),
-        Op::Custom(name) => name.into_py_any(py),
+        Op::Custom(custom) => custom.name.into_py_any(py),
         Op::Stage(kind) => kind.name().into_py_any(py),
         Op::Range { id, exec } => (*id, exec.name()).into_py_any(py),
         Op::Store { combine, gated } => (combine.name(), *gated).into_py_any(py),

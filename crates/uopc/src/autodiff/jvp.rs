@@ -21,6 +21,7 @@ use std::f64::consts::LN_2;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::custom::push;
 use super::product::product_of_others;
 use super::stop::{not_pure, refuse_lowered, refuse_whole, unsupported};
 use super::vjp::carries;
@@ -313,7 +314,8 @@ fn rule(u: &UOp, t: &[Option<UOp>]) -> Result<Terms> {
             }
         }
         Op::Scan(ReduceOp::Add) => same_op(),
-        Op::Scan(ReduceOp::Max | ReduceOp::Mul) | Op::Custom(_) => Err(unsupported(
+        Op::Custom(custom) => push(u, custom, t),
+        Op::Scan(ReduceOp::Max | ReduceOp::Mul) => Err(unsupported(
             u,
             u.op().mnemonic(),
             "it has no jvp rule yet; use other ops",

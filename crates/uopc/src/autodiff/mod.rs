@@ -30,6 +30,7 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod custom;
 mod jvp;
 mod product;
 mod stop;

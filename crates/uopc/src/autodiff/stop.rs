@@ -76,6 +76,10 @@ fn describe(which: usize, target: &UOp, u: &UOp, k: usize) -> String {
             "positions have no derivative",
             "let the values depend on it",
         ),
+        Op::Custom(_) => (
+            "its rules give derivatives by its inputs only",
+            "make it one of the inputs",
+        ),
         Op::ArgSort => ("positions have no derivative", "read the values at them"),
         _ => (
             "its derivative is zero or undefined everywhere",

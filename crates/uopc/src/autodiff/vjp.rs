@@ -10,6 +10,7 @@
 
 use std::f64::consts::LN_2;
 
+use super::custom::pull;
 use super::product::product_of_others;
 use super::stop::{not_pure, unsupported};
 use crate::error::Result;
@@ -21,6 +22,10 @@ use crate::ir::uop::UOp;
 /// True if a small change of source k may change u: both are floats, and u depends on the
 /// source in a way that has a derivative. Elsewhere [`vjp`] is `None`.
 pub(crate) fn carries(u: &UOp, k: usize) -> bool {
+    // The body says what the value is and nothing about derivatives.
+    if matches!(u.op(), Op::Custom(_)) && k == 0 {
+        return false;
+    }
     let stops = matches!(
         u.op(),
         Op::Stage(StageKind::Detach) | Op::Trunc | Op::Bitcast(_)
@@ -127,7 +132,9 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
             // u = product of x: du/dx_k is the product of the others.
             ReduceOp::Mul => product_of_others(g, x, *n as usize),
         },
-        Op::Scan(_) | Op::Custom(_) => Err(unsupported(
+        // As its author says.
+        Op::Custom(custom) => pull(u, custom, g, k),
+        Op::Scan(_) => Err(unsupported(
             u,
             u.op().mnemonic(),
             "it has no gradient rule yet; use other ops",

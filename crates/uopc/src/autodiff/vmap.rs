@@ -16,7 +16,8 @@
 
 use rustc_hash::FxHashMap;
 
-use super::stop::{not_pure, refuse_lowered, unsupported};
+use super::custom;
+use super::stop::{not_pure, refuse_lowered};
 use crate::error::{Error, Result};
 use crate::ir::dtype::DType;
 use crate::ir::op::{Fold, Op};
@@ -181,11 +182,7 @@ fn rule(u: &UOp, s: &[&Batched], n: usize) -> Result<UOp> {
         },
         // Along the last axis.
         Op::Scan(_) | Op::ArgSort => UOp::new(u.op().clone(), repeated()?),
-        Op::Custom(_) => Err(unsupported(
-            u,
-            "custom",
-            "it has no vmap rule yet; use other ops",
-        )),
+        Op::Custom(custom) => custom::batched(u, custom, s, n),
         Op::Stage(kind) => x.stage(*kind),
 
         Op::Range { .. }

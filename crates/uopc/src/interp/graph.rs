@@ -139,7 +139,7 @@ fn node(u: &UOp, args: &[&Array], bind: &dyn Fn(&UOp) -> Option<Array>) -> Resul
         | Op::Xor
         | Op::Shl
         | Op::Shr => elementwise(u.op(), dtype, args),
-        Op::Reshape(_) | Op::Stage(_) => args[0].words().to_vec(),
+        Op::Reshape(_) | Op::Stage(_) | Op::Custom(_) => args[0].words().to_vec(),
         Op::Expand(to) => expand(args[0], to),
         Op::Permute(order) => permute(args[0], order, shape),
         Op::Shrink(bounds) => shrink(args[0], bounds, shape),
@@ -147,7 +147,7 @@ fn node(u: &UOp, args: &[&Array], bind: &dyn Fn(&UOp) -> Option<Array>) -> Resul
         Op::Index => index(args[0], &args[1..]),
         Op::Reduce { op, fold, .. } => reduce(u, *op, *fold, args)?,
         Op::ScatterAdd(shape) => scatter_add(shape, args[0], &args[1..]),
-        Op::Scan(_) | Op::ArgSort | Op::Custom(_) => {
+        Op::Scan(_) | Op::ArgSort => {
             return Err(Error::Unsupported {
                 what: u.op().mnemonic(),
                 message: "has no meaning yet; build the value from other ops".into(),

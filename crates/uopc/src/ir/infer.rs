@@ -1,5 +1,6 @@
 //! Dtype and shape of every node, from its op and its sources: the type rules.
 
+use super::custom::Rules;
 use super::dtype::DType;
 use super::op::{Combine, Op};
 use super::shape::Shape;
@@ -208,7 +209,13 @@ pub fn infer(op: &Op, src: &[UOp]) -> Result<(DType, Shape)> {
             };
             Ok((dtype, from.clone()))
         }
-        Op::Custom(_) | Op::Stage(_) => Ok((src[0].dtype(), src[0].shape().clone())),
+        Op::Custom(custom) => {
+            if let Some(rules) = &custom.rules {
+                fits(op, rules, src)?;
+            }
+            Ok((src[0].dtype(), src[0].shape().clone()))
+        }
+        Op::Stage(_) => Ok((src[0].dtype(), src[0].shape().clone())),
         Op::Range { .. } | Op::Let { .. } | Op::If | Op::Loop => {
             if src[0].shape().rank() != 0 {
                 return shape_error(op, format!("takes a scalar, not shape {}", src[0].shape()));
@@ -368,4 +375,32 @@ fn dtype_error<T>(op: &Op, message: String) -> Result<T> {
         message,
         site: Site::current(),
     })
+}
+
+/// Refuses sources other than those that the rules are for.
+fn fits(op: &Op, rules: &Rules, src: &[UOp]) -> Result<()> {
+    if src.len() != 1 + rules.inputs.len() {
+        let (n, m) = (src.len() - 1, rules.inputs.len());
+        return shape_error(op, format!("{n} inputs for rules of {m}"));
+    }
+    let leaves = [&rules.output].into_iter().chain(&rules.inputs);
+    for (k, (leaf, u)) in leaves.zip(src).enumerate() {
+        if (leaf.dtype(), leaf.shape().numel()) != (u.dtype(), u.shape().numel()) {
+            let what = match k {
+                0 => "the body".to_string(),
+                k => format!("input {}", k - 1),
+            };
+            return shape_error(
+                op,
+                format!(
+                    "{what} is {} of shape {}, the rules are for {} {} elements",
+                    u.dtype(),
+                    u.shape(),
+                    leaf.shape().numel(),
+                    leaf.dtype()
+                ),
+            );
+        }
+    }
+    Ok(())
 }

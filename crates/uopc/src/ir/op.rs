@@ -4,7 +4,9 @@ use std::any::Any;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use super::custom::Custom;
 use super::dtype::DType;
 use super::scalar::Scalar;
 use super::shape::Shape;
@@ -132,7 +134,7 @@ pub enum Op {
     /// Indices that sort the last axis, ties in order.
     ArgSort,
     /// A body with gradient rules of its own.
-    Custom(Arc<str>),
+    Custom(Arc<Custom>),
 
     // ---- markers: the identity, with a request ----
     /// See [`StageKind`].
@@ -217,6 +219,15 @@ pub struct LiveBuffer {
     pub id: u64,
     /// The storage, of a type that only the runtime knows.
     pub storage: Arc<dyn Any + Send + Sync>,
+}
+
+impl LiveBuffer {
+    /// A buffer that no other one is equal to.
+    pub fn new(storage: Arc<dyn Any + Send + Sync>) -> LiveBuffer {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let id = NEXT.fetch_add(1, Relaxed);
+        LiveBuffer { id, storage }
+    }
 }
 
 impl fmt::Debug for LiveBuffer {

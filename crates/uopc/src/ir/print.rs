@@ -222,7 +222,7 @@ impl Listing {
                 }
             }
             Op::Scan(op) => line.operand(op.name()),
-            Op::Custom(name) => line.attribute("name", Name(name)),
+            Op::Custom(custom) => line.attribute("name", Name(&custom.name)),
             Op::Stage(kind) => line.operand(kind.name()),
             Op::Range { id, exec } => {
                 line.attribute("id", id)?;

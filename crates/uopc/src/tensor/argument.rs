@@ -25,19 +25,24 @@ struct Argument {
     stands_for: Option<UOp>,
 }
 
-/// How many arguments there are in the process: mostly none, and then nobody looks for them.
-static ARGUMENTS: AtomicUsize = AtomicUsize::new(0);
+/// How many arguments with a value there are in the process: mostly none, and then nobody looks for
+/// them.
+static KNOWN: AtomicUsize = AtomicUsize::new(0);
 
 impl Argument {
     fn new(stands_for: Option<UOp>) -> Argument {
-        ARGUMENTS.fetch_add(1, Relaxed);
+        if stands_for.is_some() {
+            KNOWN.fetch_add(1, Relaxed);
+        }
         Argument { stands_for }
     }
 }
 
 impl Drop for Argument {
     fn drop(&mut self) {
-        ARGUMENTS.fetch_sub(1, Relaxed);
+        if self.stands_for.is_some() {
+            KNOWN.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -66,18 +71,25 @@ impl Tensor {
     }
 }
 
-/// The value that an argument's leaf stands for.
-fn value(u: &UOp) -> Option<&UOp> {
+/// What lies behind an argument's leaf.
+fn behind(u: &UOp) -> Option<&Argument> {
     match u.op() {
         Op::Buffer {
             id: BufferId::Live(buffer),
             ..
-        } => {
-            let argument = buffer.storage.downcast_ref::<Argument>()?;
-            argument.stands_for.as_ref()
-        }
+        } => buffer.storage.downcast_ref::<Argument>(),
         _ => None,
     }
+}
+
+/// Whether a node is the leaf of an argument.
+pub(crate) fn is_argument(u: &UOp) -> bool {
+    behind(u).is_some()
+}
+
+/// The value that an argument's leaf stands for.
+fn value(u: &UOp) -> Option<&UOp> {
+    behind(u)?.stands_for.as_ref()
 }
 
 /// The graphs with all arguments whose values are known replaced by these.
@@ -87,7 +99,7 @@ fn value(u: &UOp) -> Option<&UOp> {
 pub(super) fn with_values(roots: &[UOp]) -> Result<Cow<'_, [UOp]>> {
     let mut roots = Cow::Borrowed(roots);
     // A value may depend on arguments itself, of a function around this one.
-    while ARGUMENTS.load(Relaxed) > 0 {
+    while KNOWN.load(Relaxed) > 0 {
         let nodes = Graph::new(&roots).nodes;
         let known = nodes
             .iter()

@@ -8,7 +8,6 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -126,9 +125,7 @@ pub(super) fn live_leaf(
     dtype: super::DType,
     shape: &Shape,
 ) -> Result<UOp> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let id = NEXT.fetch_add(1, Relaxed);
-    let buffer = Arc::new(LiveBuffer { id, storage });
+    let buffer = Arc::new(LiveBuffer::new(storage));
     UOp::live(buffer, dtype, shape.numel()).reshape(shape)
 }
 

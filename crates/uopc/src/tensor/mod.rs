@@ -47,6 +47,8 @@ use parking_lot::Mutex;
 
 use crate::runtime::Storage;
 
+pub(crate) use argument::is_argument;
+
 pub use crate::error::{Error, Result};
 pub use crate::ir::site::{Entered, Site};
 pub use crate::ir::{DType, Shape, UOp};
@@ -120,7 +122,7 @@ impl Tensor {
     }
 
     /// The result of an operation on tensors of which some need gradients.
-    fn derived(node: UOp, needs_grad: bool) -> Tensor {
+    pub(crate) fn derived(node: UOp, needs_grad: bool) -> Tensor {
         if needs_grad && !backward::grads_on() {
             // The graph says so, too: whoever goes on with the node gets no gradient through it.
             return Tensor::new(backward::detached(node), false);

@@ -28,6 +28,7 @@
 //!
 //! Random numbers that a function draws are drawn once, for all slices of a map alike.
 
+mod custom;
 pub mod flat;
 pub mod gradcheck;
 mod jacobian;
@@ -43,6 +44,9 @@ use flat::floats;
 
 use gradcheck::{GradcheckOptions, GradcheckReport};
 
+pub use custom::{
+    CustomFunction, clip_gradient, gradient_hook, scale_gradient, stop_gradient, straight_through,
+};
 pub use jacobian::{Mode, hessian as flat_hessian, hvp as flat_hvp, jacobian as flat_jacobian};
 pub use trace::Function;
 pub use tree::Tree;

@@ -13,7 +13,6 @@ use crate::oracle::number;
 pub const NOT_MAPPED: &[(&str, &str)] = &[
     ("scan", "a reserved op: nothing computes it yet"),
     ("argsort", "a reserved op: nothing computes it yet"),
-    ("custom", "refused until the op itself is implemented"),
 ];
 
 pub const MAPPED: &[Case] = &[

@@ -1,8 +1,11 @@
 //! The functions whose derivatives are checked: at least one for each op that has any, and
 //! compositions of them.
 
+use std::sync::Arc;
+
 use uopc::ir::composite::{cat, flip, pad};
-use uopc::ir::op::{ReduceOp, StageKind};
+use uopc::ir::custom::{Custom, Rules};
+use uopc::ir::op::{Op, ReduceOp, StageKind};
 use uopc::ir::{DType, UOp};
 
 use super::oracle::number;
@@ -119,13 +122,27 @@ pub const NON_DIFFERENTIABLE: &[(&str, &str)] = &[
         "refused with an error until the op itself is implemented",
     ),
     ("argsort", "gives positions, which are integers"),
-    (
-        "custom",
-        "refused with an error until the op itself is implemented",
-    ),
 ];
 
+/// The cube of x by rules that are right, on one input out of two.
+fn custom(x: &[UOp]) -> UOp {
+    let leaf = || UOp::placeholder(x[0].dtype(), x[0].shape().numel());
+    let (inputs, output, g, t) = (vec![leaf(), leaf()], leaf(), leaf(), vec![leaf(), leaf()]);
+    // d(x^3 y) = 3 x^2 y dx + x^3 dy.
+    let slope = |d: &UOp| &(&square(&inputs[0]) * &inputs[1]) * &(&number(d, 3.0) * d);
+    let cube = &square(&inputs[0]) * &inputs[0];
+    let by_inputs = vec![Some(slope(&g)), Some(&cube * &g)];
+    let tangent = &slope(&t[0]) + &(&cube * &t[1]);
+    let name = "cube".into();
+    let rules = Rules::new(inputs, output, g, t, by_inputs, tangent);
+    let rules = Some(Arc::new(rules));
+    let body = &(&square(&x[0]) * &x[0]) * &x[1];
+    let op = Op::Custom(Arc::new(Custom { name, rules }));
+    UOp::new(op, [body, x[0].clone(), x[1].clone()]).unwrap()
+}
+
 pub const CASES: &[Case] = &[
+    op("custom", &[V, V], Real, custom),
     op("const", &[V], Real, |x| &x[0] * &number(&x[0], 1.75)),
     op("buffer", &[V], Real, |x| x[0].clone()),
     op("param", &[V], Real, |x| square(&x[0])),

@@ -3,11 +3,14 @@
 //! Positional arguments stand behind the sources and are taken off the end; what is left are the
 //! sources. Attributes are taken by name; one that is left over is an error.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::lex::{Token, number};
 use super::{Line, Operand, Reader, Value, extent, literal};
 use crate::error::{Error, Result};
+use crate::ir::custom::Custom;
 use crate::ir::dtype::DType;
 use crate::ir::op::{BufferId, Combine, Exec, Fold, Op, ParamMode, ReduceOp, Space, StageKind};
 use crate::ir::shape::Shape;
@@ -60,7 +63,10 @@ pub(super) fn build(reader: &Reader, mut line: Line) -> Result<UOp> {
             }
         }
         "scan" => Op::Scan(line.word("scan %0, ADD")?),
-        "custom" => Op::Custom(line.name_attribute()?.into()),
+        "custom" => Op::Custom(Arc::new(Custom {
+            name: line.name_attribute()?.into(),
+            rules: None,
+        })),
         "stage" => Op::Stage(line.word("stage %0, detach")?),
         "range" => Op::Range {
             id: line.number_attribute("id")?,

@@ -79,7 +79,7 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
         | Op::Shl
         | Op::Shr => Ok(()),
         Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Shrink(_) => Ok(()),
-        Op::Stack | Op::Index | Op::ScatterAdd(_) | Op::Stage(_) => Ok(()),
+        Op::Stack | Op::Index | Op::ScatterAdd(_) | Op::Custom(_) | Op::Stage(_) => Ok(()),
         Op::Reduce { op, fold, .. } => {
             let chain_fits = *op == ReduceOp::Add && u.dtype().is_float();
             if *fold == Fold::Chain && !chain_fits {
@@ -90,7 +90,6 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
         }
         Op::Scan(_) => reserved(roots, u, "reduce a masked (n, n) expansion of the axis"),
         Op::ArgSort => reserved(roots, u, "sort on the host, or count with comparisons"),
-        Op::Custom(_) => reserved(roots, u, "write the value from other ops"),
         Op::Range { .. }
         | Op::End
         | Op::Store { .. }

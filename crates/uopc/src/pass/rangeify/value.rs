@@ -182,7 +182,12 @@ impl Lowering {
                 Ok(known) => (vec![], How::Known(known)),
                 Err((need, fill)) => (vec![need], How::Fill(Box::new(fill))),
             },
-            Op::Stage(_) | Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Shrink(_) => {
+            Op::Stage(_)
+            | Op::Custom(_)
+            | Op::Reshape(_)
+            | Op::Expand(_)
+            | Op::Permute(_)
+            | Op::Shrink(_) => {
                 let source = source_index(node, at, dtype)?;
                 (vec![ask(&node.src()[0], source, gate.clone())], How::Same)
             }
