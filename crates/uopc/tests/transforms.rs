@@ -173,7 +173,10 @@ fn reserved_ops_are_refused_by_name_or_have_their_rule() {
     let xs = input(1, &[2, 3]);
     let pairs = [(x.clone(), xs.clone())];
     let found = vmap(&[custom], &pairs).unwrap();
-    assert_eq!(found[0].node, UOp::new(op, [xs.clone(), xs.clone()]).unwrap());
+    assert_eq!(
+        found[0].node,
+        UOp::new(op, [xs.clone(), xs.clone()]).unwrap()
+    );
     let sorted = |x: &UOp| UOp::new(Op::ArgSort, from_ref(x)).unwrap();
     let found = vmap(&[scan(ReduceOp::Mul, &x), sorted(&x)], &pairs).unwrap();
     assert_eq!(found[0].node, scan(ReduceOp::Mul, &xs));
