@@ -31,6 +31,7 @@
 //! ```
 
 mod product;
+mod repeat;
 mod stop;
 mod vjp;
 

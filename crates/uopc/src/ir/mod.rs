@@ -10,6 +10,7 @@ pub mod build;
 pub mod composite;
 pub mod fold;
 pub mod axes;
+pub mod onehot;
 pub mod scalar;
 pub mod bounds;
 pub mod affine;
