@@ -35,6 +35,7 @@ mod custom;
 mod jvp;
 mod mask;
 mod product;
+mod repeat;
 mod reverse;
 mod stop;
 mod vjp;

@@ -16,9 +16,10 @@ use std::f64::consts::LN_2;
 use super::custom::pull;
 use super::mask::not;
 use super::product::product_of_others;
+use super::repeat::sum_of_repeats;
 use super::stop::{not_pure, unsupported};
 use crate::error::Result;
-use crate::ir::composite::{pad, reversal, sum_to};
+use crate::ir::composite::{pad, reversal};
 use crate::ir::dtype::DType;
 use crate::ir::op::{Op, ReduceOp, StageKind};
 use crate::ir::scalar::Scalar;
@@ -97,7 +98,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         // The same elements in the same order.
         Op::Reshape(_) => g.reshape(x.shape()),
         // An element is read many times: its readers' cotangents add up.
-        Op::Expand(_) => sum_to(g, x.shape()),
+        Op::Expand(_) => sum_of_repeats(g, x.shape()),
         // Axis m of u is axis order[m] of x, so the order back is the inverse.
         Op::Permute(order) => {
             let mut inverse = vec![0; order.len()];

@@ -138,7 +138,7 @@ fn custom(x: &[UOp]) -> UOp {
     let rules = Some(Arc::new(rules));
     let body = &(&square(&x[0]) * &x[0]) * &x[1];
     let op = Op::Custom(Arc::new(Custom { name, rules }));
-    UOp::new(op, [body, x[0].clone(), x[1].clone()]).unwrap()
+    UOp::new(op, vec![body, x[0].clone(), x[1].clone()]).unwrap()
 }
 
 pub const CASES: &[Case] = &[
