@@ -30,8 +30,10 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod cotangent;
 mod cover;
 mod mask;
+mod passage;
 mod product;
 mod reverse;
 mod stop;
