@@ -7,7 +7,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::vjp::is_reversal;
+use super::passage::is_reversal;
 use crate::ir::op::Op;
 use crate::ir::uop::UOp;
 

@@ -30,10 +30,12 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod cotangent;
 mod cover;
 mod custom;
 mod jvp;
 mod mask;
+mod passage;
 mod product;
 mod repeat;
 mod reverse;

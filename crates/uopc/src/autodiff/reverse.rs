@@ -9,7 +9,8 @@ use std::slice;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::mask::{Cotangent, closes, spoils, total};
+use super::cotangent::{Cotangent, total};
+use super::passage::{Passage, passage};
 use super::stop::{Diagnostic, cuts, not_pure};
 use super::vjp::carries;
 use crate::error::{Error, Result};
@@ -112,13 +113,13 @@ fn on_path(graph: &Graph, targets: &[UOp]) -> Vec<bool> {
 /// else. If not, there is no need to remember which of its elements count.
 fn spoilt(graph: &Graph, on_path: &[bool]) -> Vec<bool> {
     let mut spoilt = vec![false; graph.len()];
-    for (i, u) in graph.nodes.iter().enumerate() {
-        if on_path[i] && !closes(u) {
-            let reached = |(k, &s): (usize, &u32)| {
-                on_path[s as usize] && carries(u, k) && (spoilt[s as usize] || spoils(u))
-            };
-            spoilt[i] = graph.src(i).iter().enumerate().any(reached);
-        }
+    for (i, u) in graph.nodes.iter().enumerate().filter(|(i, _)| on_path[*i]) {
+        let passage = passage(u);
+        let reached = |(k, &s): (usize, &u32)| {
+            let spoils = spoilt[s as usize] || passage == Passage::Scaled;
+            on_path[s as usize] && carries(u, k) && spoils
+        };
+        spoilt[i] = passage != Passage::Closed && graph.src(i).iter().enumerate().any(reached);
     }
     spoilt
 }
