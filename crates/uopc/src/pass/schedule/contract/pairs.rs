@@ -11,7 +11,7 @@ use super::find::{BLOCK, Contraction};
 use super::operand::Operand;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
-use crate::ir::{DType, Op, UOp, pairs};
+use crate::ir::{DType, Op, Scalar, UOp, pairs};
 use crate::machine::Machine;
 
 /// Rows and columns of a tile.
@@ -40,6 +40,19 @@ pub fn narrow(c: &Contraction, machine: &Machine) -> Option<[UOp; 2]> {
         _ => None,
     };
     Some([narrow(&c.factors[0])?, narrow(&c.factors[1])?])
+}
+
+/// The value where the gate holds, else that zero, as what is multiplied beyond the end of k must be.
+///
+/// # Errors
+/// Never for a bool.
+pub fn or_zero(value: &UOp, gate: &UOp, zero: f64) -> Result<UOp> {
+    let gated = gated(value, gate, None)?;
+    let zero = Scalar::from_f64(value.dtype(), zero);
+    match gated.op() {
+        Op::Load if zero.bits() == 0 => Ok(gated),
+        _ => gate.where_(&gated, &UOp::constant(zero)),
+    }
 }
 
 /// Modelled cost of the two as rows and columns.
@@ -125,7 +138,7 @@ impl Builder<'_> {
             }
             if edge {
                 let within = deep.cmplt(&UOp::int(self.c.depth as i64, index))?;
-                value = gated(&value, &within, None)?;
+                value = or_zero(&value, &within, 0.0)?;
             }
             Ok(value)
         };
