@@ -123,7 +123,14 @@ impl Builder<'_> {
             let all = if o == 0 { depth } else { depth / 2 };
             let outer = add(all / 16, Exec::Serial, nest)?;
             let s = add(SIDE, Exec::Serial, nest)?;
-            let inner = add(16, Exec::Unroll, nest)?;
+            // Words cost more to make than to scatter.
+            let in_vectors = o == 1 && operand.depth_lanes >= 16;
+            let exec = if in_vectors {
+                Exec::Vector
+            } else {
+                Exec::Unroll
+            };
+            let inner = add(16, exec, nest)?;
             (s, linear(&outer, 16, &inner)?)
         };
         let at = linear(place.tile, SIDE, &s)?;
