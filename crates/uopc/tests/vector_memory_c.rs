@@ -497,8 +497,8 @@ fn products_of_bf16_pairs() {
         }
         let acc = file.expression(vector::load(DType::F32, n, "x"));
         let halves = ["p", "(p+64)"].map(|p| {
-            let address = format!("(const unsigned short*){p}");
-            file.expression(vector::load(DType::BF16, 2 * n, &address))
+            let address = format!("(const unsigned*){p}");
+            file.expression(vector::load(DType::U32, n, &address))
         });
         let value = file.expression(vector::dot_bf16(n, &acc, &halves[0], &halves[1]));
         let body = file.expression(vector::store(DType::F32, n, "x", &value));

@@ -184,9 +184,7 @@ pub fn kernel(program: &Program, nests: &mut Nests) -> Kernel {
         let bytes = n.saturating_mul(dtype.size());
         arguments.push(Argument::Param { slot, mode, bytes });
     }
-    for step in &steps {
-        c.step(step);
-    }
+    c.steps(&steps);
     for scratch in &c.scratch {
         let (name, dtype) = (&scratch.name, scratch.dtype);
         parameters.push(format!("{}* restrict {name}", c_type(dtype)));
@@ -372,11 +370,24 @@ impl Renderer<'_> {
         self.frame().depth += 1;
     }
 
+    fn steps(&mut self, steps: &[Step]) {
+        let mut rest = steps;
+        while let [step, behind @ ..] = rest {
+            if let Some((store, words)) = self.dot_of(rest) {
+                self.store(store, Some(&words));
+                rest = &behind[1..];
+            } else {
+                self.step(step);
+                rest = behind;
+            }
+        }
+    }
+
     fn step(&mut self, step: &Step) {
         match step {
             Step::Declare(memory, start) => self.declare(memory, *start),
             Step::Let(u) => self.named_value(u),
-            Step::Store(u) => self.store(u),
+            Step::Store(u) => self.store(u, None),
             Step::Tile(tile) => self.tile(tile),
             Step::Open(Block::Loop(range)) if is_thread(range) => self.open_part(range),
             Step::Open(Block::Loop(range)) => self.open_loop(range),

@@ -12,7 +12,6 @@ use super::operand::Operand;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
 use crate::ir::{DType, Op, Scalar, UOp, pairs};
-use crate::machine::Machine;
 
 /// Rows and columns of a tile.
 pub const SIDE: usize = 32;
@@ -22,17 +21,19 @@ const STEP: usize = 32;
 const ROW_PAD: usize = 32;
 /// Lanes of a vector of sums.
 pub const LANES: usize = 16;
-/// Multiply-adds from which on tiles are used: smaller products keep the bits of the interpreter.
+/// Multiply-adds from which on such instructions are used: smaller products keep the bits of the
+/// interpreter.
 const LEAST: usize = 1 << 24;
 
-/// The contraction with factors of bf16, if its product is one for tiles.
-pub fn narrow(c: &Contraction, machine: &Machine) -> Option<[UOp; 2]> {
+/// The factors in bf16, if the product is one for instructions on pairs of them: for tiles here, for
+/// dot products in `dots`.
+pub fn narrow(c: &Contraction) -> Option<[UOp; 2]> {
     let extent = |ranges: &[UOp]| {
         let extents = ranges.iter().filter_map(super::super::nest::extent_of);
         extents.fold(1usize, usize::saturating_mul)
     };
     let sides = extent(&c.sides[0]).saturating_mul(extent(&c.sides[1]));
-    if !machine.bf16_tiles || c.sum.dtype() != DType::F32 || sides.saturating_mul(c.depth) < LEAST {
+    if c.sum.dtype() != DType::F32 || c.in_words || sides.saturating_mul(c.depth) < LEAST {
         return None;
     }
     let narrow = |u: &UOp| match u.op() {
