@@ -398,7 +398,15 @@ fn schedule() {
         let (made, refused) = (file.list("rewrite"), file.list("refused"));
         let (machine, choice) = (file.list("machine"), file.list("choice"));
         let after = schedules::rewritten(&before, &made, &refused, &machine, &choice)?;
-        same_runs(&before, &after)?;
+        // What takes the interpreter too long here has a test of its own.
+        match file.list("run by")[..] {
+            [] => same_runs(&before, &after)?,
+            [test] => {
+                let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(test);
+                std::fs::metadata(path).map_err(|e| format!("{test}: {e}"))?;
+            }
+            _ => return Err("one test at most".into()),
+        }
         file.compare(&after.to_uir())
     });
 }

@@ -18,6 +18,7 @@ pub fn machine(name: &str) -> Result<Machine, String> {
         "avx512" => Ok(Machine::avx512()),
         "avx2" => Ok(Machine::avx2()),
         "portable" => Ok(Machine::portable()),
+        "avx512_bf16" => Ok(Machine::avx512_bf16()),
         "amx" => Ok(Machine::amx()),
         other => Err(format!("no machine is called {other}")),
     }

@@ -185,16 +185,14 @@ pub fn kernel(program: &Program, nests: &mut Nests) -> Kernel {
         arguments.push(Argument::Param { slot, mode, bytes });
     }
     let closers = steps::closers(&steps);
-    // The next step that stands in no block.
     let mut outermost = 0;
-    for (i, step) in steps.iter().enumerate() {
-        if i == outermost {
-            // Where others may go on with what was stored around the cache.
-            c.fence();
-            c.streamed = streamed(&steps[i..=closers[i]]);
-            outermost = closers[i] + 1;
-        }
-        c.step(step);
+    while outermost < steps.len() {
+        let block = &steps[outermost..=closers[outermost]];
+        // Where others may go on with what was stored around the cache.
+        c.fence();
+        c.streamed = streamed(block);
+        c.steps(block);
+        outermost += block.len();
     }
     for scratch in &c.scratch {
         let (name, dtype) = (&scratch.name, scratch.dtype);
@@ -382,11 +380,24 @@ impl Renderer<'_> {
         self.frame().depth += 1;
     }
 
+    fn steps(&mut self, steps: &[Step]) {
+        let mut rest = steps;
+        while let [step, behind @ ..] = rest {
+            if let Some((store, words)) = self.dot_of(rest) {
+                self.store(store, Some(&words));
+                rest = &behind[1..];
+            } else {
+                self.step(step);
+                rest = behind;
+            }
+        }
+    }
+
     fn step(&mut self, step: &Step) {
         match step {
             Step::Declare(memory, start) => self.declare(memory, *start),
             Step::Let(u) => self.named_value(u),
-            Step::Store(u) => self.store(u),
+            Step::Store(u) => self.store(u, None),
             Step::Tile(tile) => self.tile(tile),
             Step::Open(Block::Loop(range)) if is_thread(range) => self.open_part(range),
             Step::Open(Block::Loop(range)) => self.open_loop(range),
