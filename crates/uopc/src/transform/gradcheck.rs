@@ -393,7 +393,8 @@ impl Point {
             ),
         };
         // Where the function is smooth, half the step changes next to nothing.
-        let unclear = !((wide - narrow).abs() <= 100.0 * allowed + rounding_wide);
+        let change = (wide - narrow).abs();
+        let unclear = change.is_nan() || change > 100.0 * allowed + rounding_wide;
         Ok([
             compared(by_quotient, reverse, narrow, allowed, unclear),
             compared(

@@ -177,13 +177,10 @@ pub fn value_and_grad<A: Tree>(
 /// Those of `f`. The function returned fails when a cotangent differs in shape or dtype from the
 /// result, and when an op on the way has no derivative.
 #[track_caller]
-pub fn vjp<'a, A: Tree, B: Tree>(
+pub fn vjp<'a, A: Tree, B: Tree + 'a>(
     f: impl Fn(&A) -> Result<B>,
     primals: &'a A,
-) -> Result<(B, impl Fn(&B) -> Result<A> + 'a)>
-where
-    B: 'a,
-{
+) -> Result<(B, impl Fn(&B) -> Result<A> + 'a)> {
     let _site = Site::caller().enter();
     let tensors = primals.tensors();
     let wrt = floats(&tensors);
