@@ -514,3 +514,58 @@ fn a_function_called_again_makes_no_new_plan() {
         assert_eq!(counts[1], counts[3], "{counts:?}");
     });
 }
+
+#[test]
+fn derivatives_do_not_ask_whether_the_caller_keeps_a_history() {
+    let x = Tensor::from([1.0f64, 2.0]);
+    let w = Tensor::from([3.0f64, 4.0]).requires_grad().unwrap();
+    let f = |x: &Tensor| (x * x * &w).sum(..);
+    let off = uopc::tensor::no_grad();
+    let g = grad(f)(&x).unwrap();
+    close(&g, &[6.0, 16.0]);
+    assert!(!g.needs_grad());
+    close(
+        &vmap(f, 0, 0)(&x.reshape([2, 1]).unwrap()).unwrap(),
+        &[7.0, 28.0],
+    );
+    // What the function itself switches off is off.
+    let half = |x: &Tensor| {
+        let fixed = {
+            let _off = uopc::tensor::no_grad();
+            x.square()?
+        };
+        (fixed * x).sum(..)
+    };
+    close(&grad(half)(&x).unwrap(), &[1.0, 4.0]);
+    drop(off);
+    let g = grad(f)(&x).unwrap();
+    assert!(g.needs_grad());
+}
+
+#[test]
+fn a_pullback_takes_cotangents_of_the_first_results_alone() {
+    let x = Tensor::from([1.0f64, 2.0]);
+    let f = |x: &[Tensor]| Ok(vec![x[0].square()?, x[0].exp()?]);
+    let (_, pull) = transform::flat::vjp(&f, &[x], &[0]).unwrap();
+    let g = Tensor::from([1.0f64, 10.0]);
+    let found = pull.call_first(std::slice::from_ref(&g)).unwrap();
+    close(&found[0], &[2.0, 40.0]);
+    assert!(pull.call(std::slice::from_ref(&g)).is_err());
+    assert!(pull.call_first(&[g.clone(), g.clone(), g]).is_err());
+}
+
+#[test]
+fn the_error_of_quotients_of_a_graph_is_shaped_like_a_u() {
+    use uopc::ir::{DType, UOp, op::ReduceOp};
+    let x = UOp::slot(0, DType::F32, 3);
+    let root = x.exp().unwrap().reduce(ReduceOp::Add, 1).unwrap();
+    let steps: Vec<f64> = (0..8).map(|k| 10f64.powi(-k)).collect();
+    let at = [(x, vec![0.5, -1.0, 2.0])];
+    let curve = transform::gradcheck::graph_error_by_step(&root, &at, &steps, 1).unwrap();
+    let least = curve.iter().map(|c| c.1).fold(f64::INFINITY, f64::min);
+    assert!(least < 1e-3, "{curve:?}");
+    assert!(
+        curve[0].1 > 30.0 * least && curve[7].1 > 30.0 * least,
+        "{curve:?}"
+    );
+}

@@ -55,6 +55,7 @@ pub use crate::ir::{DType, Shape, UOp};
 pub use crate::runtime::Element;
 pub use args::{Axes, Dims, Integer};
 pub use backward::{NoGrad, no_grad};
+pub(crate) use backward::{grads_on, with_grads};
 pub use operand::Operand;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, with_engine};

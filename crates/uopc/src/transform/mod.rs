@@ -29,6 +29,11 @@
 //! Random numbers that a function draws are drawn once, for all slices of a map alike.
 
 mod custom;
+/// The examples of the page for users run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/autodiff.md")]
+struct Page;
+
 pub mod flat;
 pub mod gradcheck;
 mod jacobian;
