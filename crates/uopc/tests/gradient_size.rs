@@ -3,9 +3,6 @@
 //! Counts are asserted and printed. With `UOPC_PERF` set (`cargo xtask perf`) the time to build and
 //! simplify the gradient of a transformer of 12 layers is printed too.
 
-use std::hint::black_box;
-use std::time::Instant;
-
 use uopc::autodiff::pullback;
 use uopc::debug::Settings;
 use uopc::ir::visit::Graph;
@@ -87,7 +84,7 @@ fn the_gradient_of_softmax_is_hardly_larger_than_by_hand() {
     let s = x.softmax(-1).unwrap();
     let by_rule = count("softmax", &s, Some(&g), &[&x]).simplified;
     let dot = g.mul(&s).unwrap().sum_keepdim(-1).unwrap();
-    let by_hand = s.mul(&g.sub(&dot).unwrap()).unwrap();
+    let by_hand = s.mul(g.sub(&dot).unwrap()).unwrap();
     let by_hand = nodes(&simplified(&[s.uop(), by_hand.uop()]));
     println!("softmax by hand: {by_hand}");
     println!(
