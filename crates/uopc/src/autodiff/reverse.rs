@@ -38,9 +38,12 @@ pub(super) fn reverse(
     cotangents[graph.roots[0] as usize].push(seed(root, cotangent)?.into());
     for i in (0..graph.len()).rev() {
         let u = &graph.nodes[i];
-        let Some(cotangent) = total(&cotangents[i])? else {
+        let Some(mut cotangent) = total(&cotangents[i])? else {
             continue;
         };
+        if !spoilt[i] {
+            cotangent = cotangent.closed()?.into();
+        }
         for (k, &s) in graph.src(i).iter().enumerate() {
             if on_path[s as usize] {
                 let sent = cotangent.sent(u, k, spoilt[s as usize])?;
