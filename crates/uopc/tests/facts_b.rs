@@ -3,16 +3,16 @@
 mod oracle;
 
 use std::f64::consts::LN_2;
+use std::slice::from_ref;
 
 use oracle::*;
-use uopc::Error;
 use uopc::autodiff::{gradient, gradient_with};
 use uopc::compile;
 use uopc::debug::Settings;
-use uopc::ir::composite::{flip, pad, reversal};
+use uopc::ir::composite::{flip, pad};
 use uopc::ir::op::{Fold, Op, ParamMode, ReduceOp, StageKind};
 use uopc::ir::visit::{Graph, toposort};
-use uopc::ir::{DType, Scalar, UOp};
+use uopc::ir::{DType, Scalar, Shape, UOp};
 
 const F64: DType = DType::F64;
 
@@ -337,39 +337,28 @@ fn index_by_a_reversal_is_reversed() {
 }
 
 #[test]
-fn b11_a_data_dependent_index_is_refused_with_advice() {
-    let table = input32(0, &[10, 4]);
-    let ids = UOp::slot(1, DType::I32, 3);
-    let loss = sum(&table.index(std::slice::from_ref(&ids)).unwrap());
-    let error = gradient(&loss, std::slice::from_ref(&table)).unwrap_err();
-    assert!(matches!(error, Error::Unsupported { .. }));
-    assert_eq!(
-        error.to_string(),
-        "gradient of a data-dependent INDEX: sources f32 (10, 4), i32 (3,) give f32 (3, 4); \
-         use a one-hot matmul"
-    );
-    // A reversal of another length is no reversal of the axis.
-    let part = table.index(&[reversal(4).unwrap()]).unwrap();
-    assert!(gradient(&sum(&part), &[table]).is_err());
-    // The table being data, nothing is asked of the rule.
-    let other = input32(2, &[3, 4]);
-    let fixed = input32(0, &[10, 4]).index(&[ids]).unwrap();
-    assert!(gradient(&sum(&(&fixed * &other)), &[other]).is_ok());
-    // The advice works: a one-hot product adds up the rows that were read.
+fn b11_a_data_dependent_index_gives_back_a_scatter_add() {
     let table = input(0, &[3, 2]);
-    let ids = UOp::slot(1, DType::I32, 3)
-        .reshape(&[3, 1])
-        .unwrap()
-        .expand(&[3, 3])
-        .unwrap();
-    let ramp = UOp::iota(3, DType::I32).unwrap();
-    let ramp = ramp.reshape(&[1, 3]).unwrap().expand(&[3, 3]).unwrap();
-    let hot = ids.eq(&ramp).unwrap().cast(F64).unwrap();
-    let read = matmul(&hot, &table);
-    let g = input(2, &[3, 2]);
-    let slots: [&[f64]; 3] = [&[0.0; 6], &[2.0, 0.0, 2.0], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]];
-    let found = gradient_values(&sum(&(&read * &g)), &table, &slots);
+    let ids = UOp::slot(1, DType::I32, 4);
+    let rows = table.index(from_ref(&ids)).unwrap();
+    let g = input(2, &[4, 2]);
+    let loss = sum(&(&rows * &g));
+    // Row 2 is read twice, row 1 never, and 7 is no row.
+    let numbers = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+    let slots: [&[f64]; 3] = [&[0.0; 6], &[2.0, 0.0, 2.0, 7.0], &numbers];
+    let found = gradient_values(&loss, &table, &slots);
     assert_eq!(found, [3.0, 4.0, 0.0, 0.0, 6.0, 8.0]);
+    let gradient = gradient(&loss, from_ref(&table)).unwrap().remove(0);
+    assert_eq!(*gradient.op(), Op::ScatterAdd(Shape::new(&[3, 2])));
+    assert_eq!(gradient.src()[1..], [ids]);
+
+    // The transpose of the transpose: what was read comes back, and a row that is none gets 0.
+    let found = gradient_values(&sum(&(&gradient * &table)), &g, &{
+        let mut slots = slots;
+        slots[0] = &[0.5, 1.5, 2.5, 3.5, 4.5, 5.5];
+        slots
+    });
+    assert_eq!(found, [4.5, 5.5, 0.5, 1.5, 4.5, 5.5, 0.0, 0.0]);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use oracle::*;
 use uopc::Tensor;
-use uopc::autodiff::gradient;
+use uopc::autodiff::{gradient, jvp};
 use uopc::compile::Engine;
 use uopc::debug::Settings;
 use uopc::ir::op::{Op, ReduceOp, StageKind};
@@ -74,6 +74,51 @@ fn softmax(x: &UOp) -> UOp {
         .unwrap();
     let e = x.sub(&spread(top)).unwrap().exp().unwrap();
     e.div(&spread(e.reduce(ReduceOp::Add, 1).unwrap())).unwrap()
+}
+
+/// Every op on its own is in `transforms_table.rs`, random graphs are in `transforms_random.rs`.
+#[test]
+fn e1_forward_mode_is_the_gradient_times_the_tangent() {
+    let (x, w, v) = (input(0, &[2, 3]), input(1, &[3, 4]), input(2, &[2, 3]));
+    let product = {
+        let x = x.reshape(&[2, 1, 3]).unwrap().expand(&[2, 4, 3]).unwrap();
+        let w = w.permute(&[1, 0]).unwrap().reshape(&[1, 4, 3]).unwrap();
+        (&x * &w.expand(&[2, 4, 3]).unwrap())
+            .reduce(ReduceOp::Add, 1)
+            .unwrap()
+    };
+    let slots: [&[f64]; 3] = [
+        &[0.5, 2.0, 2.0, -1.0, 0.25, 3.0],
+        &[
+            1.0, -0.5, 0.25, 2.0, 0.0, 1.5, -1.0, 0.75, -2.0, 0.5, 1.25, -0.25,
+        ],
+        &[1.0, -2.0, 0.5, 0.25, -0.75, 1.5],
+    ];
+    let roots = [
+        softmax(&x).exp2().unwrap(),
+        softmax(&product.sin().unwrap()).exp2().unwrap(),
+        // Ties, a branch, and a product with a zero.
+        x.reduce(ReduceOp::Max, 1).unwrap(),
+        x.maximum(&x.full_like(2.0).unwrap()).unwrap(),
+        product.reduce(ReduceOp::Mul, 2).unwrap(),
+    ];
+    for root in roots {
+        let tangent = jvp(&root, from_ref(&x), from_ref(&v)).unwrap();
+        assert_eq!(
+            (tangent.dtype(), tangent.shape()),
+            (root.dtype(), root.shape())
+        );
+        let forward: f64 = value(&tangent, &slots).iter().sum();
+        let gradient = gradient_values(&root, &x, &slots);
+        let terms = gradient.iter().zip(slots[2]).map(|(g, v)| g * v);
+        let size = gradient.iter().zip(slots[2]).map(|(g, v)| (g * v).abs());
+        let (reverse, size): (f64, f64) = (terms.sum(), size.sum());
+        assert!(
+            (forward - reverse).abs() <= 1e-12 * size,
+            "{forward} {reverse}"
+        );
+        assert!(size > 0.1);
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod support;
 use std::collections::BTreeSet;
 
 use support::arrays::{
-    DRAWS, Slots, eval, inputs, same_elements, same_runs, same_slots, same_values,
+    DRAWS, Draw, Slots, eval, inputs, same_elements, same_runs, same_slots, same_values,
 };
 use support::engines::{c_device, interpret, run_compiled};
 use support::finite;
@@ -21,7 +21,7 @@ use uopc::compile::Engine;
 use uopc::debug::{DeviceChoice, Schedule, Settings};
 use uopc::interp::{Array, Checks};
 use uopc::ir::form::{Kernel, LoopGraph, Plan, Role, ShapeGraph, params};
-use uopc::ir::op::OPS;
+use uopc::ir::op::{BufferId, OPS, Op};
 use uopc::ir::parse::{Parsed, parse};
 use uopc::ir::print::{to_uir, to_uir_with};
 use uopc::ir::{DType, Scalar, Shape, UOp, verify};
@@ -204,13 +204,86 @@ fn strip_detach() {
 fn gradient() {
     each("gradient", |file| {
         let parsed = file.parse()?;
-        let numbers = file.list("wrt");
-        let targets = numbers.iter().map(|n| file.node(&parsed, n));
-        let targets = targets.collect::<Result<Vec<UOp>, String>>()?;
+        let targets = listed(file, &parsed, "wrt")?;
         let root = &parsed.roots[0];
         let gradients = uopc::autodiff::gradient(root, &targets).map_err(text)?;
         finite::check(root, &targets, &gradients)?;
         file.compare(&to_uir(&gradients))
+    });
+}
+
+/// The nodes that a file lists under a key.
+fn listed(file: &Golden, parsed: &Parsed, key: &str) -> Result<Vec<UOp>, String> {
+    let numbers = file.list(key);
+    numbers.iter().map(|n| file.node(parsed, n)).collect()
+}
+
+/// A new slot for each of some nodes, of its dtype and of its shape behind some axes.
+fn slots_for(nodes: &[UOp], before: &[usize]) -> Vec<UOp> {
+    let slot = |(k, u): (usize, &UOp)| {
+        let dims = [before, &u.shape()[..]].concat();
+        let n = dims.iter().product();
+        let slot = UOp::slot(100 + k as u32, u.dtype(), n);
+        slot.reshape(&dims).expect("n elements")
+    };
+    nodes.iter().enumerate().map(slot).collect()
+}
+
+/// The tangent of the first root along new slots from 100 on, one for each target.
+#[test]
+fn jvp() {
+    each("jvp", |file| {
+        let parsed = file.parse()?;
+        let targets = listed(file, &parsed, "wrt")?;
+        let tangents = slots_for(&targets, &[]);
+        let root = &parsed.roots[0];
+        let tangent = uopc::autodiff::jvp(root, &targets, &tangents).map_err(text)?;
+        finite::check_tangent(root, &targets, &tangents, &tangent)?;
+        file.compare(&to_uir(&[tangent]))
+    });
+}
+
+/// The roots over batches of three in new slots from 100 on, one for each input.
+#[test]
+fn vmap() {
+    each("vmap", |file| {
+        let parsed = file.parse()?;
+        let leaves = listed(file, &parsed, "batched")?;
+        let batches = slots_for(&leaves, &[3]);
+        let pairs: Vec<(UOp, UOp)> = leaves.iter().cloned().zip(batches).collect();
+        let mapped = uopc::autodiff::vmap(&parsed.roots, &pairs).map_err(text)?;
+        let nodes: Vec<UOp> = mapped.iter().map(|m| m.node.clone()).collect();
+        let whole = mapped.iter().map(|m| m.repeated(3).map_err(text));
+        let whole = whole.collect::<Result<Vec<UOp>, String>>()?;
+        let all = [&whole[..], &parsed.roots[..]].concat();
+        let slots = inputs(&all, 1, Draw::Plain);
+        let found = eval(&whole, &slots)?;
+        for e in 0..3 {
+            let rows = |from: &Array| -> Result<Array, String> {
+                let n = from.len() / 3;
+                let row: Vec<Scalar> = (e * n..(e + 1) * n).map(|i| from.get(i)).collect();
+                Array::from_scalars(from.dtype(), &[n], &row).map_err(text)
+            };
+            let mut one = slots.clone();
+            for (k, leaf) in leaves.iter().enumerate() {
+                let Op::Buffer {
+                    id: BufferId::Slot(slot),
+                    ..
+                } = leaf.op()
+                else {
+                    return Err("only buffers are batched here".into());
+                };
+                one.insert(*slot, rows(&slots[&(100 + k as u32)])?);
+            }
+            for (found, alone) in found.iter().zip(eval(&parsed.roots, &one)?) {
+                let apart = |(a, b): (f64, f64)| (a - b).abs() > 1e-5 * a.abs().max(1.0);
+                let row = rows(found)?.to_f64();
+                if row.iter().copied().zip(alone.to_f64()).any(apart) {
+                    return Err(format!("example {e}: {row:?}, alone {:?}", alone.to_f64()));
+                }
+            }
+        }
+        file.compare(&to_uir(&nodes))
     });
 }
 

@@ -65,6 +65,7 @@ impl Cotangent {
         let passage = passage(u);
         let mut mask = match passage {
             Passage::Cut if spoilt && self.mask.is_none() => Mask::of_cut(u, k)?,
+            Passage::Gathered if spoilt => Some(Mask::of_rows_read(u)?),
             _ => Mask::moved(self.mask.as_ref(), u, k)?,
         };
         if passage == Passage::Chosen {
@@ -74,7 +75,8 @@ impl Cotangent {
                 return Ok(None);
             }
         }
-        let stays = sums || self.is_closed && matches!(passage, Passage::Moved | Passage::Cut);
+        let moves = matches!(passage, Passage::Moved | Passage::Cut | Passage::Gathered);
+        let stays = sums || self.is_closed && moves;
         let is_closed = mask.is_none() || stays;
         Ok(Some(Cotangent { g, mask, is_closed }))
     }

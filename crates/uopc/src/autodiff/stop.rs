@@ -3,8 +3,8 @@
 use std::fmt;
 
 use super::vjp::carries;
-use crate::error::Error;
-use crate::ir::op::{Op, StageKind};
+use crate::error::{Error, Result};
+use crate::ir::op::{Class, Op, StageKind};
 use crate::ir::site::Site;
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
@@ -113,6 +113,30 @@ pub(super) fn not_pure<'a>(nodes: impl IntoIterator<Item = &'a UOp>) -> Error {
         names.join(", ")
     );
     Error::Gradient { message, site }
+}
+
+/// Refuses graphs that hold ops on memory or time.
+pub(super) fn refuse_lowered(graph: &Graph) -> Result<()> {
+    let is_lowered = |u: &&UOp| matches!(u.op().info().class, Class::Loop | Class::Program);
+    let mut lowered = graph.nodes.iter().filter(is_lowered).peekable();
+    if lowered.peek().is_some() {
+        return Err(not_pure(lowered));
+    }
+    Ok(())
+}
+
+/// Refuses a root, target or the like that is no float.
+pub(super) fn refuse_whole(what: &str, u: &UOp) -> Result<()> {
+    if u.dtype().is_float() {
+        return Ok(());
+    }
+    let (op, dtype, shape) = (u.op().mnemonic(), u.dtype(), u.shape());
+    let message = format!(
+        "the {what}, {op} of dtype {dtype} and shape {shape}, is no float; only floats have \
+         derivatives, so cast it to f32 before it is used"
+    );
+    let site = u.site();
+    Err(Error::Gradient { message, site })
 }
 
 /// The error for an op on a path to a target that has no rule.

@@ -116,11 +116,10 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         Op::Index if s[1..].iter().all(|c| matches!(c.op(), Op::Const(_))) => place(g, x, &s[1..]),
         // u = x backwards: g backwards.
         Op::Index if is_reversal(u) => g.index(&s[1..]),
-        Op::Index => Err(unsupported(
-            u,
-            "gradient of a data-dependent INDEX",
-            "use a one-hot matmul",
-        )),
+        // u = x at positions only known later: the cotangents of a row's readers add up.
+        Op::Index => g.scatter_add(&s[1..], x.shape()),
+        // u = zeros with the rows of x added at positions: a row has the cotangent of its place.
+        Op::ScatterAdd(_) => g.index(&s[1..]),
         Op::Reduce { op, n, .. } => match op {
             // u = sum of x: du/dx = 1 for every summand.
             ReduceOp::Add => spread(g, x),
@@ -129,7 +128,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
             // u = product of x: du/dx_k is the product of the others.
             ReduceOp::Mul => product_of_others(g, x, *n as usize),
         },
-        Op::ScatterAdd(_) | Op::Scan(_) | Op::Custom(_) => Err(unsupported(
+        Op::Scan(_) | Op::Custom(_) => Err(unsupported(
             u,
             u.op().mnemonic(),
             "it has no gradient rule yet; use other ops",

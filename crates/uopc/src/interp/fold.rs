@@ -4,7 +4,8 @@
 //! belongs to lane k mod 16 of block k / 4096; a lane is sequential, the lanes are halved (lane u
 //! takes lane u+8, then 4, 2, 1), and blocks combine in pairs of neighbours, an odd last one moving
 //! up. *Chain*: fused multiply-adds one after the other, begun again at +0 every 4096, the partial
-//! sums added in order. f16 and bf16 are folded in f32 and rounded once.
+//! sums added in order. f16 and bf16 are folded in f32 and rounded once. A SCATTER_ADD has an order
+//! of its own: each element starts at +0, and rows are added to it one after the other.
 
 use super::array::Array;
 use crate::ir::op::{Op, ReduceOp};
@@ -77,6 +78,43 @@ pub(super) fn reduce_chain(a: &Array, b: &Array, rows: usize, extent: usize) -> 
             chain(&a, &b, f32::mul_add, |x, y| x + y)
         });
         sums.map(|v| from_single(dtype, v)).collect()
+    }
+}
+
+/// `n` zeros and, one after the other, the rows of `g` at their places; those without one are left
+/// out.
+pub(super) fn add_rows(
+    g: &Array,
+    places: impl Iterator<Item = Option<usize>>,
+    row: usize,
+    n: usize,
+) -> Vec<u64> {
+    let dtype = g.dtype();
+    // The element of the result, and that of `g`, of each addition in order.
+    let additions = places.enumerate().flat_map(move |(k, place)| {
+        let cells = place.map(|place| (0..row).map(move |c| (place * row + c, k * row + c)));
+        cells.into_iter().flatten()
+    });
+    match dtype.accumulator() {
+        DType::F32 => {
+            let (mut sums, g) = (vec![0.0f32; n], singles(dtype, g.words()));
+            additions.for_each(|(to, from)| sums[to] += g[from]);
+            sums.into_iter().map(|v| from_single(dtype, v)).collect()
+        }
+        DType::F64 => {
+            let (mut sums, g) = (vec![0.0f64; n], doubles(g.words()));
+            additions.for_each(|(to, from)| sums[to] += g[from]);
+            let bits = |v| Scalar::from_f64(dtype, v).bits();
+            sums.into_iter().map(bits).collect()
+        }
+        _ => {
+            let mut sums = vec![Scalar::zero(dtype); n];
+            additions.for_each(|(to, from)| {
+                let value = Scalar::from_bits(dtype, g.words()[from]);
+                sums[to] = apply(&Op::Add, dtype, &[sums[to], value]);
+            });
+            sums.into_iter().map(Scalar::bits).collect()
+        }
     }
 }
 

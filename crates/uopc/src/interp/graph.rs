@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::array::Array;
-use super::fold::{reduce_chain, reduce_lanes};
+use super::fold::{add_rows, reduce_chain, reduce_lanes};
 use crate::error::{Error, Result};
 use crate::ir::fold::chain_product;
 use crate::ir::op::{Fold, Op, ReduceOp};
@@ -146,7 +146,8 @@ fn node(u: &UOp, args: &[&Array], bind: &dyn Fn(&UOp) -> Option<Array>) -> Resul
         Op::Stack => args.iter().flat_map(|a| a.words()).copied().collect(),
         Op::Index => index(args[0], &args[1..]),
         Op::Reduce { op, fold, .. } => reduce(u, *op, *fold, args)?,
-        Op::ScatterAdd(_) | Op::Scan(_) | Op::ArgSort | Op::Custom(_) => {
+        Op::ScatterAdd(shape) => scatter_add(shape, args[0], &args[1..]),
+        Op::Scan(_) | Op::ArgSort | Op::Custom(_) => {
             return Err(Error::Unsupported {
                 what: u.op().mnemonic(),
                 message: "has no meaning yet; build the value from other ops".into(),
@@ -299,24 +300,33 @@ fn gather(x: &[u64], shape: &Shape, strides: &[usize], begin: usize) -> Vec<u64>
 
 /// `x` at the given indices along its first axes; a point outside gives zeros.
 fn index(x: &Array, indices: &[&Array]) -> Vec<u64> {
-    let (axes, rest) = x.shape().split_at(indices.len());
-    let row: usize = rest.iter().product();
+    let row: usize = x.shape()[indices.len()..].iter().product();
     let zero = Scalar::zero(x.dtype()).bits();
     let mut out = Vec::new();
-    for i in 0..indices[0].len() {
-        let at = indices
-            .iter()
-            .zip(axes)
-            .try_fold(0usize, |at, (index, &extent)| {
-                let k = usize::try_from(index.get(i).as_i128()).ok()?;
-                (k < extent).then(|| at * extent + k)
-            });
-        match at {
+    for place in places(indices, x.shape()) {
+        match place {
             Some(at) => out.extend_from_slice(&x.words()[at * row..(at + 1) * row]),
             None => out.resize(out.len() + row, zero),
         }
     }
     out
+}
+
+/// Zeros of the shape and the rows of `g` at the given indices along its first axes.
+fn scatter_add(shape: &Shape, g: &Array, indices: &[&Array]) -> Vec<u64> {
+    let row: usize = shape[indices.len()..].iter().product();
+    add_rows(g, places(indices, shape), row, shape.numel())
+}
+
+/// The row that each point of the indices names in a shape, whose first axes they index.
+fn places(indices: &[&Array], shape: &Shape) -> impl Iterator<Item = Option<usize>> {
+    (0..indices[0].len()).map(move |i| {
+        let mut named = indices.iter().zip(shape.iter());
+        named.try_fold(0usize, |at, (index, &extent)| {
+            let k = usize::try_from(index.get(i).as_i128()).ok()?;
+            (k < extent).then(|| at * extent + k)
+        })
+    })
 }
 
 fn reduce(u: &UOp, op: ReduceOp, fold: Fold, args: &[&Array]) -> Result<Vec<u64>> {

@@ -285,6 +285,32 @@ impl UOp {
         UOp::new(Op::Index, src)
     }
 
+    /// Adds the rows of this node into zeros of a shape, each at the place along the first axes
+    /// that the integer nodes name: the transpose of [`UOp::index`]. If these have shape S, this
+    /// node's shape is S + the axes of `shape` that are not indexed. Rows are added in the
+    /// row-major order of S; what is out of range adds nothing.
+    ///
+    /// ```
+    /// use uopc::interp::{graph, Array};
+    /// use uopc::ir::{DType, UOp};
+    ///
+    /// let at = UOp::slot(0, DType::I32, 4);
+    /// let ones = UOp::float(1.0, DType::F32).reshape(&[1])?.expand(&[4])?;
+    /// let counts = ones.scatter_add(&[at], &[3])?;
+    /// let data = Array::from_ints(DType::I32, &[4], &[2, 0, 2, 9])?;
+    /// let values = graph::eval(&[counts], &|_| Some(data.clone()))?;
+    /// assert_eq!(values[0].to_f64(), [1.0, 0.0, 2.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When indices are not integers of one type or too many, or this node's shape does not fit.
+    pub fn scatter_add(&self, indices: &[UOp], shape: &[usize]) -> Result<UOp> {
+        let mut src: Sources = smallvec![self.clone()];
+        src.extend(indices.iter().cloned());
+        UOp::new(Op::ScatterAdd(Shape::new(shape)), src)
+    }
+
     /// Combines the last `n` axes; the node itself for n = 0. The fold of a float sum is
     /// decided here, see [`fold_of`].
     ///

@@ -167,31 +167,23 @@ pub fn infer(op: &Op, src: &[UOp]) -> Result<(DType, Shape)> {
         }
         Op::Index => {
             let (x, indices) = (&src[0], &src[1..]);
-            let (at, _) = index_types(op, indices)?;
-            if indices.len() > x.shape().rank() {
-                let (n, shape) = (indices.len(), x.shape());
-                return shape_error(
-                    op,
-                    format!("{n} indices into shape {shape}; give at most one an axis"),
-                );
-            }
+            let (at, _) = index_types(op, indices, x.shape())?;
             let mut dims = at.to_vec();
             dims.extend_from_slice(&x.shape()[indices.len()..]);
             Ok((x.dtype(), Shape::new(&dims)))
         }
         Op::ScatterAdd(shape) => {
             let (g, indices) = (&src[0], &src[1..]);
-            let (at, _) = index_types(op, indices)?;
-            let k = indices.len();
-            let fits = k <= shape.rank()
-                && g.shape().rank() == at.rank() + shape.rank() - k
-                && g.shape()[..at.rank()] == at[..]
-                && g.shape()[at.rank()..] == shape[k..];
-            if !fits {
-                let found = g.shape();
+            let (at, _) = index_types(op, indices, shape)?;
+            let mut dims = at.to_vec();
+            dims.extend_from_slice(&shape[indices.len()..]);
+            if g.shape()[..] != dims[..] {
+                let (found, want) = (g.shape(), Shape::new(&dims));
                 return shape_error(
                     op,
-                    format!("values {found} at indices {at} do not fit into {shape}"),
+                    format!(
+                        "values {found} at indices {at} do not fit into {shape}; give values {want}"
+                    ),
                 );
             }
             Ok((g.dtype(), shape.clone()))
@@ -296,10 +288,18 @@ fn same_types(op: &Op, src: &[UOp]) -> Result<(DType, Shape)> {
     Ok((first.dtype(), first.shape().clone()))
 }
 
-fn index_types(op: &Op, indices: &[UOp]) -> Result<(Shape, DType)> {
+/// The shape and dtype of indices into the first axes of a shape.
+fn index_types(op: &Op, indices: &[UOp], into: &[usize]) -> Result<(Shape, DType)> {
     let (dtype, shape) = same_types(op, indices)?;
     if !dtype.is_int() {
         return dtype_error(op, format!("indices are integers, not {dtype}; cast them"));
+    }
+    if indices.len() > into.len() {
+        let (n, into) = (indices.len(), Shape::new(into));
+        return shape_error(
+            op,
+            format!("{n} indices into shape {into}; give at most one an axis"),
+        );
     }
     Ok((shape, dtype))
 }

@@ -113,7 +113,10 @@ pub enum Op {
     /// of one dtype and one shape S; the result has shape S + the rest of x's shape. Out of
     /// range reads 0.
     Index,
-    /// The transpose of `Index`: `scatteradd(g, i0, ...)` adds g's rows into zeros of the shape.
+    /// The transpose of `Index`: adds the rows of the first source, of shape S + the rest of the
+    /// shape, into zeros of the shape, at the places along its first axes that the others name,
+    /// integers of one dtype and one shape S. Rows are added in the row-major order of S; what is
+    /// out of range adds nothing.
     ScatterAdd(Shape),
     /// Combines the last `n` axes, which disappear.
     Reduce {
@@ -459,7 +462,7 @@ op_table! {
     Op::Shrink(_) => "shrink", 1, 1, Movement, "keeps a window";
     Op::Stack => "stack", 1, MANY, Structure, "joins along a new first axis";
     Op::Index => "index", 2, MANY, Structure, "reads at given indices";
-    Op::ScatterAdd(_) => "scatter_add", 2, MANY, Structure, "adds at given indices";
+    Op::ScatterAdd(_) => "scatter_add", 2, MANY, Structure, "adds rows at integer indices into zeros";
     Op::Reduce { .. } => "reduce", 1, 1, Structure, "combines the last n axes";
     Op::Scan(_) => "scan", 1, 1, Structure, "running combination along the last axis";
     Op::ArgSort => "argsort", 1, 1, Structure, "indices that sort the last axis";

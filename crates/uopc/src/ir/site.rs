@@ -96,6 +96,15 @@ impl Site {
         }
     }
 
+    /// Until the returned guard is dropped, nodes made on this thread belong to the place given, if
+    /// there is one, whoever has claimed them: what is made of a node by a transformation was
+    /// written where the node was.
+    pub fn inherit(site: Option<Site>) -> Entered {
+        let outer = CURRENT.get();
+        CURRENT.set(site.or(outer));
+        Entered { outer }
+    }
+
     /// Until the returned guard is dropped, nodes made on this thread belong to this site, unless
     /// an outer call has already claimed them.
     pub fn enter(self) -> Entered {

@@ -3,8 +3,9 @@
 use rustc_hash::FxHashMap;
 
 use super::positions::Positions;
+use super::site::Site;
 use super::uop::{Sources, UOp};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// All nodes that the roots depend on, roots included, each once, sources before consumers:
 /// depth first, sources left to right. `.uir` numbers and the order in which gradients are
@@ -157,13 +158,60 @@ impl UOp {
     }
 }
 
-/// Replaces nodes by others throughout the graphs of the roots.
+/// Replaces nodes by others throughout the graphs of the roots. What replaces a node stays as it
+/// is, whatever it mentions. A node that is built anew keeps its op, hence the order of its sums,
+/// and its line of the program; one that reads nothing new stays itself, with the memory it has.
 ///
 /// # Errors
 /// When a consumer does not accept a replacement.
 pub fn substitute(roots: &[UOp], replace: &FxHashMap<UOp, UOp>) -> Result<Vec<UOp>> {
     Graph::new(roots).map(|_, u, src| match replace.get(u) {
         Some(other) => Ok(other.clone()),
-        None => u.with_src(src),
+        None => {
+            let _line = Site::inherit(u.site());
+            u.with_src(src)
+        }
     })
+}
+
+/// [`substitute`] for arguments of functions: each pair is a node and what takes its place, of its
+/// dtype and shape. Graphs that are functions of leaves of their own stay apart: what a tangent or
+/// a batch is made of is never mistaken for the argument.
+///
+/// ```
+/// use uopc::ir::{DType, UOp, visit::apply};
+///
+/// let x = UOp::slot(0, DType::F32, 3);
+/// let y = UOp::slot(1, DType::F32, 3);
+/// let f = x.mul(&x)?;
+/// assert_eq!(apply(&[f], &[(x.clone(), y.add(&x)?)])?, [y.add(&x)?.mul(&y.add(&x)?)?]);
+/// # Ok::<(), uopc::Error>(())
+/// ```
+///
+/// # Errors
+/// When a replacement has another dtype or shape than the node, and when a node is given two.
+pub fn apply(roots: &[UOp], arguments: &[(UOp, UOp)]) -> Result<Vec<UOp>> {
+    let mut replace = FxHashMap::default();
+    for (from, to) in arguments {
+        let message = if (from.dtype(), from.shape()) != (to.dtype(), to.shape()) {
+            let (a, b) = (typed(from), typed(to));
+            format!("{b} can't stand for {a}; cast, reshape or expand it")
+        } else if let Some(other) = replace.insert(from.clone(), to.clone())
+            && other != *to
+        {
+            format!("{} is given two values; give one", typed(from))
+        } else {
+            continue;
+        };
+        return Err(Error::Shape {
+            op: "substitute",
+            message,
+            site: from.site(),
+        });
+    }
+    substitute(roots, &replace)
+}
+
+fn typed(u: &UOp) -> String {
+    format!("{} {} {}", u.op().mnemonic(), u.dtype(), u.shape())
 }

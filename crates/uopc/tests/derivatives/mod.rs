@@ -7,6 +7,9 @@ use uopc::ir::{DType, UOp};
 
 use super::oracle::number;
 
+pub mod instance;
+pub mod mapped;
+
 /// Where the inputs of a case lie: inside a region where the function is smooth, and far enough
 /// from its edge for the differences.
 #[derive(Clone, Copy)]
@@ -112,10 +115,6 @@ pub const NON_DIFFERENTIABLE: &[(&str, &str)] = &[
     ("shl", "integers"),
     ("shr", "integers"),
     (
-        "scatter_add",
-        "refused with an error until the op itself is implemented",
-    ),
-    (
         "scan",
         "refused with an error until the op itself is implemented",
     ),
@@ -202,6 +201,25 @@ pub const CASES: &[Case] = &[
     also("index", "index by a reversal", &[M], Real, |x| {
         &square(&flip(&x[0], &[0, 1]).unwrap()) * &x[0]
     }),
+    also("index", "index by positions", &[&[4, 2]], Real, |x| {
+        square(&x[0].index(&[positions(6, 3)]).unwrap())
+    }),
+    also("index", "index by pairs of positions", &[T], Real, |x| {
+        square(&x[0].index(&[positions(5, 1), positions(5, 2)]).unwrap())
+    }),
+    op("scatter_add", &[&[6, 2]], Real, |x| {
+        square(&x[0].scatter_add(&[positions(6, 3)], &[4, 2]).unwrap())
+    }),
+    also(
+        "scatter_add",
+        "scatter by pairs of positions",
+        &[&[5, 4]],
+        Real,
+        |x| {
+            let at = [positions(5, 1), positions(5, 2)];
+            square(&x[0].scatter_add(&at, T).unwrap())
+        },
+    ),
     op("reduce", &[T], Real, |x| {
         square(&x[0].reduce(ReduceOp::Add, 2).unwrap())
     }),
@@ -278,6 +296,16 @@ const T2: &[usize] = &[2, 2, 3];
 
 fn constants(at: &[i64]) -> Vec<UOp> {
     at.iter().map(|&c| UOp::int(c, DType::I32)).collect()
+}
+
+/// n positions from -1 to 3, some of them twice and some out of range.
+fn positions(n: usize, step: i64) -> UOp {
+    let whole = |c: i64| {
+        let c = UOp::int(c, DType::I32);
+        c.broadcast_scalar(&[n].as_slice().into()).unwrap()
+    };
+    let steps = &UOp::iota(n, DType::I32).unwrap() * &whole(step);
+    &steps.floormod(&whole(5)).unwrap() + &whole(-1)
 }
 
 fn square(x: &UOp) -> UOp {

@@ -3,6 +3,7 @@
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use rustc_hash::FxHashMap;
+use uopc::autodiff::gradient;
 use uopc::interp::Array;
 use uopc::ir::op::StageKind;
 use uopc::ir::visit::{Graph, substitute};
@@ -33,6 +34,37 @@ pub fn check(root: &UOp, targets: &[UOp], gradients: &[UOp]) -> Result<(), Strin
         for (k, (target, gradient)) in targets.iter().zip(gradients).enumerate() {
             along_a_line(root, target, gradient, &slots, seed)
                 .map_err(|e| format!("gradient {k} (seed {seed}): {e}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Compares the sum of a tangent's elements with that of the gradients times the tangents of the
+/// targets, all floats widened to f64.
+pub fn check_tangent(
+    root: &UOp,
+    targets: &[UOp],
+    tangents: &[UOp],
+    tangent: &UOp,
+) -> Result<(), String> {
+    let gradients = gradient(root, targets).map_err(|e| e.to_string())?;
+    check(root, targets, &gradients)?;
+    let mut all = vec![tangent.clone()];
+    all.extend(tangents.iter().chain(&gradients).cloned());
+    let wide = widen(&all).map_err(|e| e.to_string())?;
+    for seed in 0..3 {
+        let values = eval(&wide, &inputs(&wide, seed))?;
+        let values: Vec<Vec<f64>> = values.iter().map(Array::to_f64).collect();
+        let (v, g) = values[1..].split_at(tangents.len());
+        let terms = v.iter().flatten().zip(g.iter().flatten());
+        let (product, size) = terms.fold((0.0, 1.0), |(sum, size), (v, g)| {
+            (sum + v * g, size + (v * g).abs())
+        });
+        let found: f64 = values[0].iter().sum();
+        if (found - product).abs() > 1e-12 * size {
+            return Err(format!(
+                "seed {seed}: the tangent sums to {found}, reverse mode to {product}"
+            ));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@
 //! 4. Only a float ADD is folded as a chain.
 //! 5. A value has fewer than 2^63 elements, so that index arithmetic in i64 is exact.
 //!
-//! SCATTER_ADD, SCAN, ARGSORT and CUSTOM are reserved: they have a text form but no meaning
+//! SCAN, ARGSORT and CUSTOM are reserved: they have a text form but no meaning
 //! yet, and are refused with [`Error::Unsupported`].
 
 use super::{broken, numbers_are_unique, quote};
@@ -79,7 +79,7 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
         | Op::Shl
         | Op::Shr => Ok(()),
         Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Shrink(_) => Ok(()),
-        Op::Stack | Op::Index | Op::Stage(_) => Ok(()),
+        Op::Stack | Op::Index | Op::ScatterAdd(_) | Op::Stage(_) => Ok(()),
         Op::Reduce { op, fold, .. } => {
             let chain_fits = *op == ReduceOp::Add && u.dtype().is_float();
             if *fold == Fold::Chain && !chain_fits {
@@ -88,7 +88,6 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
             }
             Ok(())
         }
-        Op::ScatterAdd(_) => reserved(roots, u, "add a one-hot product over the indices"),
         Op::Scan(_) => reserved(roots, u, "reduce a masked (n, n) expansion of the axis"),
         Op::ArgSort => reserved(roots, u, "sort on the host, or count with comparisons"),
         Op::Custom(_) => reserved(roots, u, "write the value from other ops"),
