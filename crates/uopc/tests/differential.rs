@@ -58,6 +58,13 @@ fn the_generator_reaches_every_op_dtype_and_kind_of_shape() {
             mark("empty", shape.numel() == 0);
             mark("four axes", shape.rank() == 4);
             mark("several blocks of a fold", shape.iter().any(|&d| d > 8192));
+            if let Op::ScatterAdd(_) = u.op() {
+                mark(
+                    "narrow floats that are scattered",
+                    u.dtype().size() == 2 && u.dtype().is_float(),
+                );
+                mark("two indices that are scattered to", u.src().len() > 2);
+            }
             if let Op::Reduce { fold, .. } = u.op() {
                 let extent = u.src()[0].shape()[shape.rank()..].iter().product::<usize>();
                 mark("chain", *fold == Fold::Chain);
@@ -113,7 +120,6 @@ fn the_generator_reaches_every_op_dtype_and_kind_of_shape() {
             &["reduce"],
             &["add", "mul", "max"],
             &["stack", "index"],
-            &["scatter_add"],
         ] {
             let reached = group.iter().any(|op| dtypes.contains(&(*op, dtype)));
             assert!(reached, "no graph has any of {group:?} of {dtype}");
@@ -128,6 +134,8 @@ fn the_generator_reaches_every_op_dtype_and_kind_of_shape() {
         "narrow chain",
         "chain of more than one block",
         "reduction of nothing",
+        "narrow floats that are scattered",
+        "two indices that are scattered to",
         "lanes with a tail",
         "NaN",
         "infinity",
