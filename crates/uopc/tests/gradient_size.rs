@@ -3,6 +3,9 @@
 //! Counts are asserted and printed. With `UOPC_PERF` set (`cargo xtask perf`) the time to build and
 //! simplify the gradient of a transformer of 12 layers is printed too.
 
+use std::hint::black_box;
+use std::time::Instant;
+
 use uopc::autodiff::pullback;
 use uopc::debug::Settings;
 use uopc::ir::visit::Graph;
