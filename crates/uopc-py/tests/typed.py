@@ -123,6 +123,7 @@ def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
 def parts(a: Tensor) -> List[Tensor]:
     results = [a[0], a[0, 1], a[-1:], a[:, ::-1], a[None, ..., 0], a[...], a[np.int64(1)], *a]
     results += [a.get(0), a.narrow(0, 0, 1), a.take([1, 0]), a.take(Tensor([0]), axis=None)]
+    results += [a.scatter_add([1, 0], 3), a.scatter_add(Tensor([0, 1]), np.int64(2))]
     results += [a.with_slice((0, slice(None)), 5.0), Tensor([1, 0]).one_hot(2), *reversed(a)]
     t = a * 1
     t[0] = 5

@@ -187,15 +187,14 @@ fn is_broadcast(factor: &UOp) -> bool {
     let mut repeats = false;
     let mut u = factor;
     for _ in 0..REACH {
-        match u.op() {
-            Op::Const(_) => return false,
-            Op::Expand(_) => repeats = true,
-            op if op.is_movement() || matches!(op, Op::Cast(_)) => {}
-            _ => break,
+        let op = u.op();
+        if !op.is_movement() && !matches!(op, Op::Cast(_)) {
+            break;
         }
+        repeats |= matches!(op, Op::Expand(_));
         u = &u.src()[0];
     }
-    repeats
+    repeats && !matches!(u.op(), Op::Const(_))
 }
 
 /// The sum of the terms, if there are any. Narrow floats are added in f32 and rounded once.
