@@ -6,7 +6,8 @@
 //! Keeps:    the forward nodes: gradients refer to them by identity, so that a plan which computes
 //!           both computes what they share once. Hash consing is the tape.
 //! Ensures:  the gradient graph is made of ops that have rules, so it can be differentiated again;
-//!           no target gets zeros because its paths are cut without a [`Diagnostic`] that says so.
+//!           no target gets zeros because its paths are cut without a [`Diagnostic`] that says so;
+//!           what a selection did not take has a gradient of exactly 0 (see below).
 //! Cost:     linear in the nodes under the root; each node's rule is applied once an edge.
 //!
 //! Why it is right. The cotangent of a node is the derivative of the root with respect to it. By
@@ -16,6 +17,29 @@
 //!
 //! The contributions to a node are added in order of arrival, `((a + b) + c)`: latest reader
 //! first, and of one reader the first source first. Texts and bits depend on this order.
+//!
+//! **Safe where.** Where every path from an element to the root meets, before a contraction, a
+//! selection that did not take it, its cotangent and all that it passes on are exactly 0, whatever
+//! NaN or infinity the forward values hold there; so in gradients of gradients, to any order.
+//! Selections are WHERE, MAX, REDUCE(MAX), SHRINK and INDEX. Nobody need write a condition twice:
+//!
+//! ```
+//! # use uopc::autodiff::gradient;
+//! # use uopc::interp::{graph, Array};
+//! # use uopc::ir::{DType, UOp, op::ReduceOp};
+//! let x = UOp::slot(0, DType::F32, 2);
+//! let zero = x.full_like(0.0)?;
+//! let safe = zero.cmplt(&x)?.where_(&x.sqrt()?, &zero)?;
+//! let slope = gradient(&safe.reduce(ReduceOp::Add, 1)?, &[x])?;
+//! let at = Array::from_f64(DType::F32, &[2], &[0.0, 4.0])?;
+//! // At 0 the derivative of the root is infinite, but it was not taken.
+//! assert_eq!(graph::eval(&slope, &|_| Some(at.clone()))?[0].to_f64(), [0.0, 0.25]);
+//! # Ok::<(), uopc::Error>(())
+//! ```
+//!
+//! `reverse.rs` is the driver, `vjp.rs` has the rule of each op. Cotangents carry masks
+//! (`cotangent.rs`, `mask.rs`), which know what ops take (`passage.rs`) and where shapes alone
+//! decide it (`cover.rs`). A graph without selections has no masks.
 //!
 //! ```
 //! use uopc::autodiff::gradient;
@@ -30,32 +54,25 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod cotangent;
+mod cover;
 mod jvp;
+mod mask;
+mod passage;
 mod product;
+mod reverse;
 mod stop;
 mod vjp;
 mod vmap;
 
-use std::slice;
-
-use smallvec::{SmallVec, smallvec};
-
-use crate::error::{Error, Result};
-use crate::ir::composite::zeros_like;
-use crate::ir::dtype::DType;
-use crate::ir::op::Class;
+use crate::error::Result;
 use crate::ir::uop::UOp;
-use crate::ir::visit::Graph;
 
 pub use jvp::{jvp, jvp_all};
+use reverse::reverse;
 pub use stop::Diagnostic;
-use stop::{cuts, not_pure};
 pub(crate) use vjp::carries;
-use vjp::vjp;
 pub use vmap::{Batched, vmap};
-
-/// What the readers of a node have sent to it, in order of arrival.
-type Contributions = SmallVec<[UOp; 2]>;
 
 /// The gradients of the sum of `root`'s elements with respect to each target.
 ///
@@ -78,114 +95,25 @@ pub fn gradient(root: &UOp, targets: &[UOp]) -> Result<Vec<UOp>> {
 /// `strict`, the first of them is an error.
 ///
 /// # Errors
-/// Those of [`gradient`], and [`Error::Gradient`] for a cut if `strict`.
+/// Those of [`gradient`], and [`Error::Gradient`](crate::Error::Gradient) for a cut if `strict`.
 pub fn gradient_with(
     root: &UOp,
     targets: &[UOp],
     strict: bool,
 ) -> Result<(Vec<UOp>, Vec<Diagnostic>)> {
-    let graph = Graph::new(slice::from_ref(root));
-    check(&graph, root, targets)?;
-    let on_path = on_path(&graph, targets);
-    let mut cotangents = vec![Contributions::new(); graph.len()];
-    cotangents[graph.roots[0] as usize].push(root.full_like(1.0)?);
-    for i in (0..graph.len()).rev() {
-        let u = &graph.nodes[i];
-        let Some(g) = total(&cotangents[i], u.dtype())? else {
-            continue;
-        };
-        for (k, &s) in graph.src(i).iter().enumerate() {
-            if on_path[s as usize]
-                && let Some(gx) = vjp(u, &g, k)?
-            {
-                cotangents[s as usize].push(gx);
-            }
-        }
-        cotangents[i] = smallvec![g];
-    }
-    collect(&graph, targets, &cotangents, strict)
+    pullback(root, None, targets, strict)
 }
 
-/// Refuses what can't be differentiated at all, before anything is built.
-fn check(graph: &Graph, root: &UOp, targets: &[UOp]) -> Result<()> {
-    let is_lowered = |u: &&UOp| matches!(u.op().info().class, Class::Loop | Class::Program);
-    let mut lowered = graph.nodes.iter().filter(is_lowered).peekable();
-    if lowered.peek().is_some() {
-        return Err(not_pure(lowered));
-    }
-    let asked = [("root", root)]
-        .into_iter()
-        .chain(targets.iter().map(|t| ("target", t)));
-    for (what, u) in asked {
-        if !u.dtype().is_float() {
-            let (op, dtype, shape) = (u.op().mnemonic(), u.dtype(), u.shape());
-            let message = format!(
-                "the {what}, {op} of dtype {dtype} and shape {shape}, is no float; only floats \
-                 have derivatives, so cast it to f32 before it is used"
-            );
-            let site = u.site();
-            return Err(Error::Gradient { message, site });
-        }
-    }
-    Ok(())
-}
-
-/// For each node whether a change of some target reaches it. Nothing else gets a cotangent, so
-/// input data are never differentiated.
-fn on_path(graph: &Graph, targets: &[UOp]) -> Vec<bool> {
-    let mut on_path = vec![false; graph.len()];
-    for i in targets.iter().filter_map(|t| graph.position(t)) {
-        on_path[i] = true;
-    }
-    for (i, u) in graph.nodes.iter().enumerate() {
-        let reached = |(k, &s): (usize, &u32)| on_path[s as usize] && carries(u, k);
-        on_path[i] |= graph.src(i).iter().enumerate().any(reached);
-    }
-    on_path
-}
-
-/// The sum of the contributions, if there are any. Narrow floats are added in f32 and rounded once.
-fn total(contributions: &[UOp], dtype: DType) -> Result<Option<UOp>> {
-    let Some((first, rest)) = contributions.split_first() else {
-        return Ok(None);
-    };
-    if rest.is_empty() {
-        return Ok(Some(first.clone()));
-    }
-    let wide = dtype.accumulator();
-    let mut sum = first.cast(wide)?;
-    for g in rest {
-        sum = sum.add(&g.cast(wide)?)?;
-    }
-    sum.cast(dtype).map(Some)
-}
-
-/// One gradient a target: its cotangent, or zeros, with a diagnostic if it was cut off.
-fn collect(
-    graph: &Graph,
+/// [`gradient_with`] of the sum of `root * cotangent` for a given cotangent of the root, without
+/// that product: the vjp (vector-Jacobian product) of a whole graph. `None` stands for ones.
+///
+/// # Errors
+/// Those of [`gradient_with`], and when the cotangent is not of the root's dtype and shape.
+pub fn pullback(
+    root: &UOp,
+    cotangent: Option<&UOp>,
     targets: &[UOp],
-    cotangents: &[Contributions],
     strict: bool,
 ) -> Result<(Vec<UOp>, Vec<Diagnostic>)> {
-    let mut gradients = Vec::with_capacity(targets.len());
-    let mut missing = Vec::new();
-    for (which, target) in targets.iter().enumerate() {
-        let position = graph.position(target);
-        match position.and_then(|i| cotangents[i].first()) {
-            Some(g) => gradients.push(g.clone()),
-            None => {
-                missing.extend(position.map(|i| (which, i)));
-                gradients.push(zeros_like(target)?);
-            }
-        }
-    }
-    let diagnostics = if missing.is_empty() {
-        Vec::new()
-    } else {
-        cuts(graph, &missing)
-    };
-    match diagnostics.first() {
-        Some(cut) if strict => Err(cut.clone().into()),
-        _ => Ok((gradients, diagnostics)),
-    }
+    reverse(root, cotangent, targets, strict)
 }

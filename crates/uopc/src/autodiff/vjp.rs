@@ -4,18 +4,23 @@
 //! rule of source k is `g * du/ds_k`: for elementwise ops a product element by element, for ops
 //! that move elements the transpose of the move. Constants have their node's shape.
 //!
+//! An op that selects takes some elements of a source and not others ([`passage`](super::passage::passage)). Its rule says what
+//! those get that were taken; the driver sees to it that the others get 0.
+//!
 //! Where there is no derivative a rule makes a choice, the same everywhere: what ties for a
 //! maximum shares evenly. An unordered comparison (a NaN) counts as a tie, so the shares of a
 //! cotangent always sum to it.
 
 use std::f64::consts::LN_2;
 
+use super::passage::is_reversal;
 use super::product::product_of_others;
 use super::stop::{not_pure, unsupported};
 use crate::error::Result;
-use crate::ir::composite::{pad, reversal, sum_to, zeros_like};
+use crate::ir::composite::{pad, sum_to};
 use crate::ir::dtype::DType;
 use crate::ir::op::{Op, ReduceOp, StageKind};
+use crate::ir::scalar::Scalar;
 use crate::ir::uop::UOp;
 
 /// True if a small change of source k may change u: both are floats, and u depends on the
@@ -43,13 +48,10 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         Op::Add => Ok(g.clone()),
         // u = a*b: du/da = b, du/db = a.
         Op::Mul => g.mul(&s[1 - k]),
-        // u = max(a, b): 1 where the source is greater, 0 where it is less, 1/2 at a tie.
+        // u = max(a, b): 1 where the source is greater, 1/2 at a tie, and not taken where it is less.
         Op::Max => {
-            let other = &s[1 - k];
-            let tie = x
-                .cmplt(other)?
-                .where_(&zeros_like(g)?, &g.mul(&g.full_like(0.5)?)?)?;
-            other.cmplt(x)?.where_(g, &tie)
+            let half = g.mul(&g.full_like(0.5)?)?;
+            s[1 - k].cmplt(x)?.where_(g, &half)
         }
         // u = 1/x: du/dx = -1/x^2 = -u^2, with g*u first: it is 0 where u is, whatever u*u does.
         Op::Recip => g.mul(u)?.mul(u)?.neg(),
@@ -71,9 +73,8 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         Op::MulAcc => g.mul(&s[1 - k]),
         // A float in another float type is itself up to rounding: du/dx = 1.
         Op::Cast(_) => g.cast(x.dtype()),
-        // u = c ? a : b copies from a or from b: the other gets 0, and c has no derivative.
-        Op::Where if k == 1 => s[0].where_(g, &zeros_like(g)?),
-        Op::Where => s[0].where_(&zeros_like(g)?, g),
+        // u = c ? a : b copies what it takes, and c has no derivative.
+        Op::Where => Ok(g.clone()),
         // Piecewise constant, or on integers and bools: the derivative is 0 where there is one.
         Op::Trunc
         | Op::Bitcast(_)
@@ -114,7 +115,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         // u = x[c0, c1, ...] reads one place: g there, zeros elsewhere.
         Op::Index if s[1..].iter().all(|c| matches!(c.op(), Op::Const(_))) => place(g, x, &s[1..]),
         // u = x backwards: g backwards.
-        Op::Index if s.len() == 2 && s[1] == reversal(x.shape()[0])? => g.index(&s[1..]),
+        Op::Index if is_reversal(u) => g.index(&s[1..]),
         // u = x at positions only known later: the cotangents of a row's readers add up.
         Op::Index => g.scatter_add(&s[1..], x.shape()),
         // u = zeros with the rows of x added at positions: a row has the cotangent of its place.
@@ -122,7 +123,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         Op::Reduce { op, n, .. } => match op {
             // u = sum of x: du/dx = 1 for every summand.
             ReduceOp::Add => spread(g, x),
-            // u = max of x: shared evenly among all that are not less.
+            // u = max of x: shared evenly among all that are not less, which are those taken.
             ReduceOp::Max => share(u, g, x, *n as usize),
             // u = product of x: du/dx_k is the product of the others.
             ReduceOp::Mul => product_of_others(g, x, *n as usize),
@@ -158,7 +159,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
 }
 
 /// A value of a reduction's shape, repeated to the shape of its source.
-fn spread(g: &UOp, x: &UOp) -> Result<UOp> {
+pub(super) fn spread(g: &UOp, x: &UOp) -> Result<UOp> {
     let mut dims = g.shape().to_vec();
     dims.resize(x.shape().rank(), 1);
     g.reshape(&dims)?.expand(x.shape())
@@ -176,7 +177,7 @@ fn place(g: &UOp, x: &UOp, indices: &[UOp]) -> Result<UOp> {
             return Err(unsupported(index, "index", "give a constant"));
         };
         let Some(at) = usize::try_from(c.as_i128()).ok().filter(|&at| at < n) else {
-            return zeros_like(x);
+            return UOp::full(Scalar::zero(g.dtype()), x.shape());
         };
         let mut around = vec![(0, 0); x.shape().rank()];
         around[axis] = (at, n - 1 - at);
@@ -185,8 +186,8 @@ fn place(g: &UOp, x: &UOp, indices: &[UOp]) -> Result<UOp> {
     Ok(out)
 }
 
-/// The transpose of a maximum of the last n axes. Ties are counted in i32, which is exact for
-/// every row that a 32-bit index can address, and the share is taken in f32 at least.
+/// The share of each element that is a maximum of the last n axes. Ties are counted in i32, which is
+/// exact for every row that a 32-bit index can address, and the share is taken in f32 at least.
 fn share(u: &UOp, g: &UOp, x: &UOp, n: usize) -> Result<UOp> {
     let less = x.cmplt(&spread(u, x)?)?;
     let ties = less
@@ -195,5 +196,5 @@ fn share(u: &UOp, g: &UOp, x: &UOp, n: usize) -> Result<UOp> {
         .reduce(ReduceOp::Add, n)?;
     let wide = g.dtype().accumulator();
     let each = g.cast(wide)?.div(&ties.cast(wide)?)?.cast(g.dtype())?;
-    less.where_(&zeros_like(x)?, &spread(&each, x)?)
+    spread(&each, x)
 }
