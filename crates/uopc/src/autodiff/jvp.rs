@@ -190,6 +190,7 @@ fn is_broadcast(factor: &UOp) -> bool {
         match u.op() {
             Op::Const(_) => return false,
             Op::Expand(_) => repeats = true,
+            Op::Stage(kind) if kind.bounds() => {}
             op if op.is_movement() || matches!(op, Op::Cast(_)) => {}
             _ => break,
         }
@@ -323,7 +324,11 @@ fn rule(u: &UOp, t: &[Option<UOp>]) -> Result<Terms> {
 
         // The identity; `carries` has stopped what is detached.
         Op::Stage(
-            StageKind::Materialise | StageKind::Remat | StageKind::Within | StageKind::Detach,
+            StageKind::Materialise
+            | StageKind::Remat
+            | StageKind::RematInput
+            | StageKind::Within
+            | StageKind::Detach,
         ) => Ok(only().clone()),
 
         Op::Range { .. }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::history::{self, Kept, Tape};
+use super::limit;
 use super::{Handle, Operand, Result, Site, Tensor, UOp, argument, dtype_error, shape_error};
 use crate::compile::{Engine, RealizeOptions, Realized};
 use crate::ir::Op;
@@ -85,11 +86,28 @@ impl Drop for EnteredEngine {
 /// Computes nodes as one plan, by the engine in use.
 fn compute(nodes: &[UOp], options: &RealizeOptions) -> Result<Realized> {
     let nodes = &*argument::with_values(nodes)?;
+    let options = &RealizeOptions {
+        memory_limit: limit::on_this_thread(),
+        ..*options
+    };
     let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
     match &chosen {
         Some(engine) => engine.realize(nodes, options),
         None => Engine::global()?.realize(nodes, options),
     }
+}
+
+/// Whether a limit of memory holds for what this thread computes.
+fn is_limited() -> Result<bool> {
+    if limit::on_this_thread().is_some() {
+        return Ok(true);
+    }
+    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
+    let settings = match &chosen {
+        Some(engine) => engine.settings(),
+        None => Engine::global()?.settings(),
+    };
+    Ok(settings.memory_limit.is_some())
 }
 
 /// Computes nodes as one plan: one memory a root. For those in `for_tape`, which depend on the
@@ -249,7 +267,11 @@ impl Tensor {
             chosen.map(|open| open.node.clone()).collect()
         };
         let leaves = history::leaves(&nodes(|open| open.needs_grad));
-        let for_tape = nodes(|open| open.keeps_tape());
+        // Under a limit gradients compute what they need again, as far as it takes that.
+        let for_tape = match is_limited()? {
+            true => Vec::new(),
+            false => nodes(|open| open.keeps_tape()),
+        };
         let (outputs, kept) = match for_tape[..] {
             [] => (
                 compute(&roots, &RealizeOptions::default())?.outputs,
