@@ -10,6 +10,7 @@ use crate::debug::Settings;
 use crate::error::Result;
 use crate::ir::UOp;
 use crate::ir::form::{BufferIndex, Plan, ShapeGraph};
+use crate::ir::parts::parts;
 use crate::ir::visit::Graph;
 
 pub use super::Launch;
@@ -86,7 +87,7 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
     });
     // Last, as copies of kernels have their loops already.
     let flow = Flow::new(&plan, &[], |k| weight(&launches[k]));
-    let parts = marks::parts(&Graph::new(graph.roots()));
+    let parts = parts(&Graph::new(graph.roots()));
     let cuts = marks::cuts(&plan, &flow, &parts, &mut homes);
     if cuts.iter().any(|c| !c.is_empty()) {
         let again = recompute(&plan, &flow, &cuts);

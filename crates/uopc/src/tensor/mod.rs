@@ -46,6 +46,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use crate::ir::op::StageKind;
 use crate::runtime::Storage;
 
 pub(crate) use argument::is_argument;
@@ -136,6 +137,11 @@ impl Tensor {
     fn map(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<Tensor> {
         let (node, needs_grad) = self.read();
         Ok(Tensor::derived(f(&node)?, needs_grad))
+    }
+
+    /// The same values, with a mark on them.
+    pub(crate) fn marked(&self, kind: StageKind) -> Result<Tensor> {
+        self.map(|u| u.stage(kind))
     }
 
     fn read(&self) -> (UOp, bool) {

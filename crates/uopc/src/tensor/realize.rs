@@ -21,7 +21,9 @@ use super::{Handle, Operand, Result, Site, Tensor, UOp, argument, dtype_error, s
 use crate::compile::{Engine, RealizeOptions, Realized};
 use crate::ir::Op;
 use crate::ir::op::BufferId;
+use crate::ir::parts::parts;
 use crate::ir::positions::Positions;
+use crate::ir::visit::Graph;
 use crate::runtime::Storage;
 
 thread_local! {
@@ -134,9 +136,10 @@ fn compute_with_tape(
     Ok((outputs, kept))
 }
 
-/// The reductions that computing these nodes takes, down to values in memory.
+/// The reductions that computing these nodes takes, down to values in memory, without those that
+/// are to be computed again instead of kept.
 fn reductions(roots: &[UOp]) -> Vec<UOp> {
-    let mut found = Vec::new();
+    let (mut found, mut marked) = (Vec::new(), false);
     let (mut seen, mut positions) = (Vec::new(), Positions::begin());
     let mut todo: Vec<&UOp> = roots.iter().collect();
     while let Some(u) = todo.pop() {
@@ -145,9 +148,17 @@ fn reductions(roots: &[UOp]) -> Vec<UOp> {
         }
         positions.push(u, &mut seen);
         todo.extend(u.src());
-        if matches!(u.op(), Op::Reduce { .. }) {
-            found.push(u.clone());
+        match u.op() {
+            Op::Reduce { .. } => found.push(u.clone()),
+            Op::Stage(kind) => marked |= kind.bounds(),
+            _ => {}
         }
+    }
+    if marked {
+        let graph = Graph::new(roots);
+        let parts = parts(&graph);
+        let kept = |i: usize| !parts.inside[i] || parts.edge[i];
+        found.retain(|u| graph.position(u).is_none_or(kept));
     }
     found
 }

@@ -3,6 +3,7 @@
 use super::trace::{Function, Trace, check_like, gradient_error, shape_error};
 use crate::autodiff;
 use crate::error::Result;
+use crate::ir::op::StageKind;
 use crate::ir::{Shape, UOp};
 use crate::tensor::Tensor;
 
@@ -99,6 +100,19 @@ pub fn jvp(
     let mut values = trace.finish(nodes)?;
     let pushed = values.split_off(trace.outputs.len());
     Ok((values, pushed))
+}
+
+/// The results, with marks around the part of the graph that computes them: its values are not kept
+/// for gradients, but computed again from the arguments.
+///
+/// # Errors
+/// Those of the function.
+pub fn checkpoint(f: &Function, args: &[Tensor]) -> Result<Vec<Tensor>> {
+    let marked = |tensors: &[Tensor], kind| -> Result<Vec<Tensor>> {
+        tensors.iter().map(|t| t.marked(kind)).collect()
+    };
+    let results = f(&marked(args, StageKind::RematInput)?)?;
+    marked(&results, StageKind::Remat)
 }
 
 /// The positions of the floats.
