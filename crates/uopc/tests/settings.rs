@@ -35,6 +35,7 @@ fn each_variable_sets_its_field() {
         ("CC", "clang -m64"),
         ("UOPC_CACHE_DIR", "c"),
         ("UOPC_CACHE_LIMIT", "3M"),
+        ("UOPC_MEMORY_LIMIT", "512M"),
     ])
     .expect("all values are valid");
     assert_eq!(settings.dump, Dump::After("kernelize".into()));
@@ -49,6 +50,7 @@ fn each_variable_sets_its_field() {
     assert_eq!(settings.cc.as_deref(), Some("clang -m64"));
     assert_eq!(settings.cache_dir.as_deref(), Some(Path::new("c")));
     assert_eq!(settings.cache_limit, 3 << 20);
+    assert_eq!(settings.memory_limit, Some(512 << 20));
 }
 
 #[test]

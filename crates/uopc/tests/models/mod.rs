@@ -46,7 +46,7 @@ pub fn numbers(shape: &[usize], seed: u32) -> Tensor {
     Tensor::from_slice(&values, shape).unwrap()
 }
 
-fn scaled(shape: &[usize], seed: u32) -> Tensor {
+pub fn scaled(shape: &[usize], seed: u32) -> Tensor {
     let fan = shape[..shape.len() - 1].iter().product::<usize>() as f32;
     let x = numbers(shape, seed);
     let values = x.to_vec::<f32>().unwrap();
