@@ -175,15 +175,13 @@ impl Contest {
         fs::create_dir_all(&folder)?;
         let program = target.join("release").join("uopc");
         let list = output(Command::new(&program).args(["bench", "--list", "--json"]))?;
-        let mut available = Vec::new();
+        let mut all = Vec::new();
         for line in list.lines() {
             let row: Value = serde_json::from_str(line)?;
-            if row["available"] == true {
-                available.push(row["workload"].as_str().unwrap_or_default().to_string());
-            }
+            all.push(row["workload"].as_str().unwrap_or_default().to_string());
         }
         let workloads = match &options.workloads[..] {
-            [] => available,
+            [] => all,
             named => named.to_vec(),
         };
         let peers: Vec<&Peer> = PEERS

@@ -2,8 +2,8 @@
 //!
 //! [`Machine::native`] asks the processor and the system once; the others are fixed, for tests and
 //! for looking at code for another machine. Nothing here changes a result, only how fast it comes;
-//! but for one field: large products of bf16 are summed by tiles where there are some, see
-//! [`Machine::bf16_tiles`].
+//! but for two fields: large products of bf16 are summed by tiles or by dot products of pairs where
+//! there are some, see [`Machine::bf16_tiles`] and [`Machine::bf16_dot`].
 
 mod tiles;
 
@@ -26,7 +26,9 @@ pub struct Machine {
     pub fma: bool,
     /// Whether lanes of a load or store can be left out by a mask register.
     pub masks: bool,
-    /// Whether there is a dot product of pairs of bf16 (AVX512-BF16).
+    /// Whether there is a dot product of pairs of bf16 (AVX512-BF16) that sums more in a cycle than
+    /// multiply-adds of f32 do. Large products of bf16 use it where there are no tiles; numbers below
+    /// the normal ones count as 0 in them.
     pub bf16_dot: bool,
     /// Whether tiles of bf16 are multiplied in registers of their own (AMX), and the system lets this
     /// process do it.
@@ -62,6 +64,14 @@ impl Machine {
             masks: true,
             bf16_dot: false,
             bf16_tiles: false,
+        }
+    }
+
+    /// x86-64 with AVX-512 and a dot product of pairs of bf16.
+    pub const fn avx512_bf16() -> Machine {
+        Machine {
+            bf16_dot: true,
+            ..Machine::avx512()
         }
     }
 
@@ -114,9 +124,13 @@ fn instructions() -> Machine {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::is_x86_feature_detected as has;
+        // Intel's processors from the first with AMX on, which are those with arithmetic on f16, start a
+        // dot product every other cycle but two multiply-adds in each, which is half as much. Those
+        // before them, and AMD's (which alone have SSE4a), start as many of both.
+        let slow_dot = has!("avx512fp16") && !has!("sse4a");
         if has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
             return Machine {
-                bf16_dot: has!("avx512bf16"),
+                bf16_dot: has!("avx512bf16") && !slow_dot,
                 ..Machine::avx512()
             };
         }
@@ -171,6 +185,8 @@ mod tests {
         for machine in [
             Machine::native(),
             Machine::avx512(),
+            Machine::avx512_bf16(),
+            Machine::amx(),
             Machine::avx2(),
             Machine::portable(),
         ] {

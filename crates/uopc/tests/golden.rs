@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 
 use support::arrays::{
     DRAWS, Draw, Slots, eval, inputs, same_elements, same_runs, same_slots, same_values,
+    same_values_of,
 };
 use support::engines::{c_device, interpret, run_compiled};
 use support::finite;
@@ -26,8 +27,8 @@ use uopc::ir::parse::{Parsed, parse};
 use uopc::ir::print::{to_uir, to_uir_with};
 use uopc::ir::{DType, Scalar, Shape, UOp, verify};
 use uopc::pass::simplify::simplify_shapes;
-use uopc::rewrite::{Limits, rewrite};
-use uopc::rules::{scalar_rules, shape_rules};
+use uopc::rewrite::{Limits, Validity, rewrite};
+use uopc::rules::{self, scalar_rules, shape_rules};
 
 /// The passes by their names, which are also those of the tests here.
 mod passes {
@@ -173,8 +174,18 @@ fn simplify() {
         let before = shape_graph(file)?;
         let (after, _) = simplify_shapes(&before, &Settings::default()).map_err(text)?;
         let again = rewrite(before.roots(), &shape_rules(), &Limits::default(), None);
-        fires(file, &again.map_err(text)?.fired)?;
-        same_values(before.roots(), after.roots())?;
+        let fired = again.map_err(text)?.fired;
+        fires(file, &fired)?;
+        // Rules with a licence keep the bits of finite numbers only.
+        let licensed = |name: &str| {
+            let rule = rules::all().into_iter().find(|r| r.name == name);
+            rule.is_some_and(|r| r.validity == Validity::Licensed)
+        };
+        let draws = match fired.iter().any(|(name, _)| licensed(name)) {
+            true => &DRAWS[..2],
+            false => &DRAWS[..],
+        };
+        same_values_of(draws, before.roots(), after.roots())?;
         file.compare(&after.to_uir())
     });
 }
@@ -417,7 +428,15 @@ fn schedule() {
         let (made, refused) = (file.list("rewrite"), file.list("refused"));
         let (machine, choice) = (file.list("machine"), file.list("choice"));
         let after = schedules::rewritten(&before, &made, &refused, &machine, &choice)?;
-        same_runs(&before, &after)?;
+        // What takes the interpreter too long here has a test of its own.
+        match file.list("run by")[..] {
+            [] => same_runs(&before, &after)?,
+            [test] => {
+                let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(test);
+                std::fs::metadata(path).map_err(|e| format!("{test}: {e}"))?;
+            }
+            _ => return Err("one test at most".into()),
+        }
         file.compare(&after.to_uir())
     });
 }

@@ -69,12 +69,6 @@ fn compiled_f32_is_the_interpreter_to_the_bit_and_near_f64() {
     let cases: Vec<&Case> = CASES
         .iter()
         .filter(|case| case.op != Some("param"))
-        // Nothing lowers SCATTER_ADD, the gradient of reading at positions, yet.
-        .filter(|case| {
-            let it = instance(case, DType::F32, 0);
-            let slope = it.inner_product(&it.loss, 1);
-            count_op(&[it.inner_product(&slope, 0)], "scatter_add") == 0
-        })
         .collect();
     let engine = Engine::new(Settings::default()).unwrap();
     // Many cases a plan, so that the C compiler is called a few times and not for each.

@@ -76,6 +76,12 @@ impl File {
         self.function("load_masked", t, n, DType::I32, &body);
         let body = given(self, vector::gather(t, n, "p", &strided, None));
         self.function("gather_strided", t, n, DType::I32, &body);
+        let pairs = Index::Strided {
+            start: "0",
+            stride: "2",
+        };
+        let body = given(self, vector::gather(t, n, "p", &pairs, None));
+        self.function("gather_every_other", t, n, DType::I32, &body);
         let body = given(self, vector::gather(t, n, "p", &strided, Some(&mask)));
         self.function("gather_strided_masked", t, n, DType::I32, &body);
         let body = self.expression(vector::store(t, n, "p", &value));
@@ -267,6 +273,11 @@ fn check(run: &Run, page: &mut Page, rng: &mut StdRng) {
         let places = (0..lanes as i64).map(|i| 10 + i * stride).collect();
         layouts.push(("", stride, places, all.clone()));
     }
+    // What lies between ends where the page begins, or begins where it ends.
+    for start in [0, elements as i64 - 2 * lanes as i64 + 1] {
+        let places = (0..lanes as i64).map(|i| start + i * 2).collect();
+        layouts.push(("", 2, places, all.clone()));
+    }
     for (masked, stride, places, mask) in layouts {
         let start = (places[0] * size as i64) as usize;
         let read: Vec<u64> = (places.iter().zip(&mask))
@@ -282,6 +293,9 @@ fn check(run: &Run, page: &mut Page, rng: &mut StdRng) {
         if stride == 1 {
             names.extend(["load", "store"]);
             names.extend(masked.is_empty().then_some("store_stream"));
+        }
+        if stride == 2 && masked.is_empty() {
+            names.push("gather_every_other");
         }
         for name in names {
             page.bytes()[..bytes.len()].copy_from_slice(&bytes);
@@ -483,8 +497,8 @@ fn products_of_bf16_pairs() {
         }
         let acc = file.expression(vector::load(DType::F32, n, "x"));
         let halves = ["p", "(p+64)"].map(|p| {
-            let address = format!("(const unsigned short*){p}");
-            file.expression(vector::load(DType::BF16, 2 * n, &address))
+            let address = format!("(const unsigned*){p}");
+            file.expression(vector::load(DType::U32, n, &address))
         });
         let value = file.expression(vector::dot_bf16(n, &acc, &halves[0], &halves[1]));
         let body = file.expression(vector::store(DType::F32, n, "x", &value));

@@ -158,6 +158,36 @@ pub(super) fn layer_norm(inputs: &Inputs) -> Result<Case> {
     }))
 }
 
+/// A table of which some rows are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Rows of the table.
+    pub rows: usize,
+    /// Numbers in each.
+    pub columns: usize,
+    /// How many of them are read.
+    pub reads: usize,
+}
+
+impl Table {
+    pub(super) fn reads(&self) -> Vec<Spec> {
+        vec![
+            Spec::new("table", &[self.rows, self.columns], NORMAL),
+            Spec::new("ids", &[self.reads], Fill::Below(self.rows)),
+            Spec::new("c", &[self.reads, self.columns], NORMAL),
+        ]
+    }
+}
+
+pub(super) fn embedding_gradient(inputs: &Inputs) -> Result<Case> {
+    let table = inputs.tensor("table")?.requires_grad()?;
+    let (ids, c) = (inputs.tensor("ids")?, inputs.tensor("c")?);
+    Ok(Case::new(&["table"], move || {
+        let loss = table.take(&ids)?.mul(&c)?.sum(..)?;
+        gradients(&loss, std::slice::from_ref(&table))
+    }))
+}
+
 /// A convolution of square images with filters of 3 x 3, padded to leave their extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Convolution {

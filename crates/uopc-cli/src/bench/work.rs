@@ -4,7 +4,7 @@
 //! else of a model does not. So a limit made of these numbers is one that nothing reaches.
 
 use super::models::{Cnn, Gpt, Mlp};
-use super::single::{Attention, Convolution, FILTER, Product, Rows};
+use super::single::{Attention, Convolution, FILTER, Product, Rows, Table};
 use super::{Kind, Workload};
 
 /// The least work of a step.
@@ -50,8 +50,8 @@ impl Workload {
             Kind::LayerNorm(rows) => bytes(floats(3 * rows.elements())),
             Kind::Convolution(convolution) => flops(convolution.flops()),
             Kind::Attention(attention) => flops(attention.flops()),
-            // The table is written, and the rows are read once each way.
-            Kind::Embedding => bytes(floats((50_257 + 8192) * 256)),
+            // The gradient is written, and what is added to it is read.
+            Kind::Embedding(table) => bytes(floats(table.elements())),
             Kind::MlpStep(mlp) => Work {
                 trains: true,
                 ..flops(mlp.flops())
@@ -92,6 +92,12 @@ impl Product {
 impl Rows {
     fn elements(&self) -> usize {
         self.rows * self.columns
+    }
+}
+
+impl Table {
+    fn elements(&self) -> usize {
+        (self.rows + self.reads) * self.columns
     }
 }
 

@@ -24,8 +24,12 @@ fn the_list_has_every_workload() {
     let objects = objects(&uopc(&["bench", "--list", "--json"]).ok());
     assert_eq!(objects.len(), uopc_cli::bench::WORKLOADS.len());
     let of = |name: &str| objects.iter().find(|o| o["workload"] == name).unwrap();
-    assert_eq!(of("matmul_512")["available"], true);
-    assert_eq!(of("embedding_bwd")["available"], false);
+    assert!(
+        of("embedding_bwd")["about"]
+            .as_str()
+            .unwrap()
+            .contains("50257")
+    );
 }
 
 #[test]

@@ -9,12 +9,12 @@ use std::slice;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::mask::{Cotangent, closes, spoils, total};
-use super::stop::{Diagnostic, cuts, not_pure};
+use super::cotangent::{Cotangent, total};
+use super::passage::{Passage, passage};
+use super::stop::{Diagnostic, cuts, refuse_lowered, refuse_whole};
 use super::vjp::carries;
 use crate::error::{Error, Result};
 use crate::ir::composite::zeros_like;
-use crate::ir::op::Class;
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
@@ -37,9 +37,12 @@ pub(super) fn reverse(
     cotangents[graph.roots[0] as usize].push(seed(root, cotangent)?.into());
     for i in (0..graph.len()).rev() {
         let u = &graph.nodes[i];
-        let Some(cotangent) = total(&cotangents[i])? else {
+        let Some(mut cotangent) = total(&cotangents[i])? else {
             continue;
         };
+        if !spoilt[i] {
+            cotangent = cotangent.closed()?.into();
+        }
         for (k, &s) in graph.src(i).iter().enumerate() {
             if on_path[s as usize] {
                 let sent = cotangent.sent(u, k, spoilt[s as usize])?;
@@ -72,26 +75,9 @@ fn seed(root: &UOp, cotangent: Option<&UOp>) -> Result<UOp> {
 
 /// Refuses what can't be differentiated at all, before anything is built.
 fn check(graph: &Graph, root: &UOp, targets: &[UOp]) -> Result<()> {
-    let is_lowered = |u: &&UOp| matches!(u.op().info().class, Class::Loop | Class::Program);
-    let mut lowered = graph.nodes.iter().filter(is_lowered).peekable();
-    if lowered.peek().is_some() {
-        return Err(not_pure(lowered));
-    }
-    let asked = [("root", root)]
-        .into_iter()
-        .chain(targets.iter().map(|t| ("target", t)));
-    for (what, u) in asked {
-        if !u.dtype().is_float() {
-            let (op, dtype, shape) = (u.op().mnemonic(), u.dtype(), u.shape());
-            let message = format!(
-                "the {what}, {op} of dtype {dtype} and shape {shape}, is no float; only floats \
-                 have derivatives, so cast it to f32 before it is used"
-            );
-            let site = u.site();
-            return Err(Error::Gradient { message, site });
-        }
-    }
-    Ok(())
+    refuse_lowered(graph)?;
+    refuse_whole("root", root)?;
+    targets.iter().try_for_each(|t| refuse_whole("target", t))
 }
 
 /// For each node whether a change of some target reaches it. Nothing else gets a cotangent, so
@@ -112,13 +98,13 @@ fn on_path(graph: &Graph, targets: &[UOp]) -> Vec<bool> {
 /// else. If not, there is no need to remember which of its elements count.
 fn spoilt(graph: &Graph, on_path: &[bool]) -> Vec<bool> {
     let mut spoilt = vec![false; graph.len()];
-    for (i, u) in graph.nodes.iter().enumerate() {
-        if on_path[i] && !closes(u) {
-            let reached = |(k, &s): (usize, &u32)| {
-                on_path[s as usize] && carries(u, k) && (spoilt[s as usize] || spoils(u))
-            };
-            spoilt[i] = graph.src(i).iter().enumerate().any(reached);
-        }
+    for (i, u) in graph.nodes.iter().enumerate().filter(|(i, _)| on_path[*i]) {
+        let passage = passage(u);
+        let reached = |(k, &s): (usize, &u32)| {
+            let spoils = spoilt[s as usize] || passage == Passage::Scaled;
+            on_path[s as usize] && carries(u, k) && spoils
+        };
+        spoilt[i] = !passage.closes() && graph.src(i).iter().enumerate().any(reached);
     }
     spoilt
 }

@@ -4,7 +4,7 @@
 //! rule of source k is `g * du/ds_k`: for elementwise ops a product element by element, for ops
 //! that move elements the transpose of the move. Constants have their node's shape.
 //!
-//! An op that selects takes some elements of a source and not others ([`taken`]). Its rule says what
+//! An op that selects takes some elements of a source and not others ([`passage`](super::passage::passage)). Its rule says what
 //! those get that were taken; the driver sees to it that the others get 0.
 //!
 //! Where there is no derivative a rule makes a choice, the same everywhere: what ties for a
@@ -14,11 +14,12 @@
 use std::f64::consts::LN_2;
 
 use super::custom::pull;
-use super::mask::not;
+use super::passage::is_reversal;
 use super::product::product_of_others;
+use super::repeat::sum_of_repeats;
 use super::stop::{not_pure, unsupported};
 use crate::error::Result;
-use crate::ir::composite::{pad, reversal, sum_to};
+use crate::ir::composite::pad;
 use crate::ir::dtype::DType;
 use crate::ir::op::{Op, ReduceOp, StageKind};
 use crate::ir::scalar::Scalar;
@@ -97,7 +98,7 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         // The same elements in the same order.
         Op::Reshape(_) => g.reshape(x.shape()),
         // An element is read many times: its readers' cotangents add up.
-        Op::Expand(_) => sum_to(g, x.shape()),
+        Op::Expand(_) => sum_of_repeats(g, x.shape()),
         // Axis m of u is axis order[m] of x, so the order back is the inverse.
         Op::Permute(order) => {
             let mut inverse = vec![0; order.len()];
@@ -167,40 +168,6 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         | Op::Barrier => Err(not_pure([u])),
     }
     .map(Some)
-}
-
-/// Which elements of a source an op takes, if it leaves some out. What it leaves out has the
-/// derivative 0, whatever [`vjp`] says of it.
-pub(super) enum Taken {
-    /// Every element has an effect.
-    All,
-    /// Those where this bool, of the source's shape, is true: values decide.
-    Where(UOp),
-    /// A part that is known from shapes. The rule puts zeros elsewhere.
-    Window,
-}
-
-/// What `u` takes of its source `k`, a float that [`carries`].
-pub(super) fn taken(u: &UOp, k: usize) -> Result<Taken> {
-    let s = u.src();
-    let x = &s[k];
-    Ok(match u.op() {
-        Op::Where if k == 1 => Taken::Where(s[0].clone()),
-        Op::Where => Taken::Where(not(&s[0])?),
-        Op::Max => Taken::Where(not(&x.cmplt(&s[1 - k])?)?),
-        Op::Reduce {
-            op: ReduceOp::Max, ..
-        } => Taken::Where(not(&x.cmplt(&spread(u, x)?)?)?),
-        Op::Shrink(_) => Taken::Window,
-        Op::Index if !is_reversal(u) => Taken::Window,
-        _ => Taken::All,
-    })
-}
-
-/// True for an INDEX that reads its source backwards.
-pub(super) fn is_reversal(u: &UOp) -> bool {
-    let s = u.src();
-    *u.op() == Op::Index && s.len() == 2 && reversal(s[0].shape()[0]).is_ok_and(|r| s[1] == r)
 }
 
 /// A value of a reduction's shape, repeated to the shape of its source.

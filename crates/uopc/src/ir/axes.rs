@@ -59,7 +59,7 @@ pub fn shared(nodes: &[UOp], chosen: impl Fn(&UOp) -> bool) -> usize {
 }
 
 /// The axes of source k of a node with these axes.
-fn of_source(u: &UOp, k: usize, own: &Axes) -> Axes {
+pub fn of_source(u: &UOp, k: usize, own: &Axes) -> Axes {
     let from = u.src()[k].shape();
     match u.op() {
         Op::Permute(order) => {
@@ -102,6 +102,15 @@ fn of_source(u: &UOp, k: usize, own: &Axes) -> Axes {
                 }
                 _ => own[..rank].iter().copied().collect(),
             }
+        }
+        Op::ScatterAdd(_) => {
+            let mut axes: Axes = smallvec![None; from.rank()];
+            if k == 0 {
+                let within = own.len() - (u.src().len() - 1);
+                let first = from.rank() - within;
+                axes[first..].clone_from_slice(&own[own.len() - within..]);
+            }
+            axes
         }
         _ if from.rank() == own.len() => own.clone(),
         _ => smallvec![None; from.rank()],

@@ -96,18 +96,17 @@ impl Embedding {
         Ok(Embedding { weight })
     }
 
-    /// Rows of the table: integers of shape S give shape S + (size,). An integer that is no row
-    /// gives zeros.
+    /// Rows of the table: integers of shape S give shape S + (size,). Negative integers count from
+    /// the end; an integer that is no row gives zeros.
     ///
-    /// It is a product with the one-hot of the integers, so it has a gradient.
+    /// The gradient by the table adds up the rows that are read, see [`Tensor::take`].
     ///
     /// # Errors
     /// When the indices are not integers.
     #[track_caller]
     pub fn forward(&self, indices: &Tensor) -> Result<Tensor> {
         let _site = Site::caller().enter();
-        let one_hot = indices.one_hot(self.weight.shape()[0])?;
-        one_hot.cast(self.weight.dtype())?.matmul(&self.weight)
+        self.weight.take(indices)
     }
 }
 

@@ -243,6 +243,12 @@ fn through(u: &UOp, i: usize, k: usize, reader: &Reader) -> Reader {
             nested: true,
             ..mapped
         },
+        // The kernel runs once for each row and column: a column's index is that of the row.
+        Op::ScatterAdd(_) => Reader {
+            times: u.src()[0].shape().numel() as f64,
+            nested: true,
+            ..mapped
+        },
         op if op.is_movement() || matches!(op, Op::Index) => mapped,
         _ => *reader,
     }
@@ -255,6 +261,9 @@ fn reason_for(u: &UOp, readers: &[Reader], cost: f64, tail: bool) -> Option<Reas
     }
     if matches!(u.op(), Op::Stage(_)) {
         return None;
+    }
+    if matches!(u.op(), Op::ScatterAdd(_)) {
+        return Some("rows that are added in memory");
     }
     let times: f64 = readers.iter().map(|r| r.times).sum();
     let repeated = times > n || readers.len() > 1;

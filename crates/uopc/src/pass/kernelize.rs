@@ -265,12 +265,16 @@ fn number_params(
     Ok((body, ins))
 }
 
-/// `r` for kernels that reduce, else `e`, and the shape they compute.
+/// `s` for kernels that scatter, `r` for those that reduce, else `e`, and the shape they compute.
 fn kernel_name(graph: &Graph, members: &[usize], i: usize) -> String {
     let reduces = members
         .iter()
         .any(|&k| matches!(graph.nodes[k].op(), Op::Reduce { .. }));
-    let mut name = String::from(if reduces { "r" } else { "e" });
+    let mut name = String::from(match graph.nodes[i].op() {
+        Op::ScatterAdd(_) => "s",
+        _ if reduces => "r",
+        _ => "e",
+    });
     for d in graph.nodes[i].shape().iter() {
         write!(name, "_{d}").expect("writing to a string cannot fail");
     }

@@ -6,7 +6,8 @@
 //! Keeps:    what is stored, bit for bit, and the order of statements.
 //! Ensures:  a loop that neighbouring statements share is opened once; scratch memory is declared
 //!           where its scope begins; every load and every value used more than once in a
-//!           statement has a name.
+//!           statement has a name; what a gate reads in memory is tested before the loops of the
+//!           statement's own that it does not depend on.
 //! Cost:     linear in the sizes of all statements.
 //! Example:  tests/golden/linearize/sum.uir
 
@@ -32,15 +33,12 @@ pub fn linearize(loops: &LoopGraph) -> Result<Program> {
         names: 0,
     };
     out.declare(&scratch)?;
-    for statement in &statements {
+    for (k, statement) in statements.iter().enumerate() {
         out.close_to(common_prefix(&out.open, &statement.ranges))?;
-        for range in &statement.ranges[out.open.len()..] {
-            out.instructions
-                .push(UOp::new(Op::Loop, [range.clone()].as_slice())?);
-            out.open.push(range.clone());
-            out.declare(&scratch)?;
-        }
-        out.statement(&statement.store)?;
+        let before = out.open.len();
+        let after = statements.get(k + 1).map_or(&[][..], |s| &s.ranges);
+        let shared = common_prefix(after, &statement.ranges).max(before);
+        out.statement(statement, shared, &scratch)?;
     }
     out.close_to(0)?;
     verify::program(loops.name().clone(), UOp::sink(&out.instructions))
@@ -138,24 +136,66 @@ impl Emitter {
         Ok(())
     }
 
-    /// The names a store needs, then the store; under a condition if it has a gate.
-    fn statement(&mut self, store: &UOp) -> Result<()> {
+    fn open(&mut self, ranges: &[UOp], scratch: &[Scratch]) -> Result<()> {
+        for range in ranges {
+            self.instructions
+                .push(UOp::new(Op::Loop, [range.clone()].as_slice())?);
+            self.open.push(range.clone());
+            self.declare(scratch)?;
+        }
+        Ok(())
+    }
+
+    fn open_if(&mut self, condition: UOp) -> Result<UOp> {
+        let block = UOp::new(Op::If, [condition].as_slice())?;
+        self.instructions.push(block.clone());
+        Ok(block)
+    }
+
+    fn close_if(&mut self, block: UOp) -> Result<()> {
+        self.instructions
+            .push(UOp::new(Op::EndIf, [block].as_slice())?);
+        Ok(())
+    }
+
+    /// The loops of a statement that are not open yet, the names that its store needs, then the
+    /// store; under a condition if it has a gate. No other statement is in its loops from `shared`
+    /// on.
+    fn statement(
+        &mut self,
+        statement: &Statement,
+        shared: usize,
+        scratch: &[Scratch],
+    ) -> Result<()> {
+        let (store, ranges) = (&statement.store, &statement.ranges);
         let Op::Store { combine, gated } = *store.op() else {
             unreachable!("an END closes a STORE");
         };
         let mut named: FxHashMap<UOp, UOp> = FxHashMap::default();
         let uses = uses_of(store);
         if !gated {
+            self.open(&ranges[self.open.len()..], scratch)?;
             let src = self.name_all(store.src(), &uses, &mut named)?;
             self.instructions.push(store.with_src(&src)?);
             return Ok(());
         }
         let (gate, rest) = store.src().split_last().expect("a gated store has a gate");
-        let gate = self
-            .name_all(std::slice::from_ref(gate), &uses, &mut named)?
-            .remove(0);
-        let block = UOp::new(Op::If, [gate].as_slice())?;
-        self.instructions.push(block.clone());
+        let (early, depth) = early_gate(gate, &store.src()[0], ranges);
+        let depth = depth.max(shared);
+        let mut gate = Some(gate.clone());
+        let mut around = None;
+        if let Some((early, late)) = early.filter(|_| depth < ranges.len()) {
+            self.open(&ranges[self.open.len()..depth], scratch)?;
+            let condition = self.name_all(&[early], &uses, &mut named)?.remove(0);
+            around = Some(self.open_if(condition)?);
+            gate = late;
+        }
+        self.open(&ranges[self.open.len()..], scratch)?;
+        let mut block = None;
+        if let Some(gate) = gate {
+            let condition = self.name_all(&[gate], &uses, &mut named)?.remove(0);
+            block = Some(self.open_if(condition)?);
+        }
         let src = self.name_all(rest, &uses, &mut named)?;
         let ungated = Op::Store {
             combine,
@@ -163,8 +203,11 @@ impl Emitter {
         };
         self.instructions
             .push(UOp::new(ungated, Sources::from(src))?);
-        self.instructions
-            .push(UOp::new(Op::EndIf, [block].as_slice())?);
+        block.map_or(Ok(()), |block| self.close_if(block))?;
+        if let Some(around) = around {
+            self.close_to(depth)?;
+            self.close_if(around)?;
+        }
         Ok(())
     }
 
@@ -185,7 +228,7 @@ impl Emitter {
             } else {
                 u.with_src(&src)?
             };
-            let repeated = uses[&u] > 1 && u.op().is_elementwise();
+            let repeated = uses.get(&u).is_some_and(|n| *n > 1) && u.op().is_elementwise();
             if repeated || matches!(u.op(), Op::Load) {
                 self.names += 1;
                 made = UOp::new(Op::Let { id: self.names }, [made].as_slice())?;
@@ -195,6 +238,43 @@ impl Emitter {
         }
         Ok(roots.iter().map(|r| named[r].clone()).collect())
     }
+}
+
+/// The part of a gate that is tested early, with what is left of the gate, and how many of the
+/// loops it needs. These are the conditions that read memory, which take long and come out alike in
+/// many rounds; not such that the statement writes.
+fn early_gate(gate: &UOp, written: &UOp, ranges: &[UOp]) -> (Option<(UOp, Option<UOp>)>, usize) {
+    let mut conditions = Vec::new();
+    let mut pending = vec![gate.clone()];
+    while let Some(u) = pending.pop() {
+        match u.op() {
+            Op::And => pending.extend(u.src().iter().rev().cloned()),
+            _ => conditions.push(u),
+        }
+    }
+    let (mut early, mut late) = (Vec::new(), Vec::new());
+    let mut depth = 0;
+    for condition in conditions {
+        let nodes = values(std::slice::from_ref(&condition));
+        let mut loads = nodes
+            .iter()
+            .filter(|u| matches!(u.op(), Op::Load))
+            .peekable();
+        let reads = loads.peek().is_some() && loads.all(|l| l.src()[0] != *written);
+        if !reads {
+            late.push(condition);
+            continue;
+        }
+        let innermost = ranges.iter().rposition(|r| nodes.contains(r));
+        depth = depth.max(innermost.map_or(0, |at| at + 1));
+        early.push(condition);
+    }
+    let all = |conditions: Vec<UOp>| {
+        let mut conditions = conditions.into_iter();
+        let first = conditions.next()?;
+        Some(conditions.fold(first, |a, b| a.and(&b).expect("conditions are bools")))
+    };
+    (all(early).map(|early| (early, all(late))), depth)
 }
 
 /// How often each node below a store is read.

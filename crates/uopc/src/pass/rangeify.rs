@@ -10,6 +10,7 @@
 
 mod index;
 mod reduce;
+mod scatter;
 mod value;
 mod within;
 
@@ -36,6 +37,8 @@ pub fn rangeify(kernel: &Kernel) -> Result<LoopGraph> {
         for (k, part) in parts.iter().enumerate() {
             store(&mut lowering, &out, part, k * each)?;
         }
+    } else if matches!(root.op(), Op::ScatterAdd(_)) {
+        scatter::scatter(&mut lowering, &out, root)?;
     } else {
         store(&mut lowering, &out, root, 0)?;
     }

@@ -20,6 +20,7 @@ pub mod narrow;
 pub mod nest;
 mod reduce;
 pub mod rewrite;
+mod scatter;
 
 use crate::error::Result;
 use crate::ir::form::LoopGraph;

@@ -32,6 +32,9 @@ pub enum Validity {
     Int,
     /// Floats, because the algebra happens to be exact; the rule fires on floats alone.
     FloatExact,
+    /// Finite floats, up to the sign of a zero; which other values differ, and why that is accepted,
+    /// stands under `licence:` in the module of the rule.
+    Licensed,
 }
 
 impl Validity {
@@ -41,6 +44,7 @@ impl Validity {
             Validity::Any => "any",
             Validity::Int => "int",
             Validity::FloatExact => "float-exact",
+            Validity::Licensed => "licensed",
         }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! - A rule keeps every bit of the value, for NaN, -0.0, infinities and extreme integers too.
 //!   Floats are never reassociated: `x * 1`, `x + -0.0`, `x / 1` are rules; `x + 0.0`, `x * 0`,
-//!   `x - x` and `x / x` are not. Integers wrap, so their sums may be reordered.
+//!   `x - x` and `x / x` are not. Integers wrap, so their sums may be reordered. Two rules about one-hot
+//!   products have a licence ([`onehot`]): they keep the bits where all values are finite numbers.
 //! - A rule is local and pure. It looks at a node, at what is below it and at bounds, never at
 //!   consumers.
 //! - What a chain sums must stay the same. A REDUCE with `fold=chain` does not round the product
@@ -20,11 +21,13 @@
 //! | [`divmod`] | both | integer division: index arithmetic |
 //! | [`movement`] | shape | RESHAPE, EXPAND, PERMUTE, SHRINK, STACK, INDEX |
 //! | [`reduce`] | shape | empty, constant and nested reductions |
+//! | [`onehot`] | shape | sums of one-hot values |
 
 pub mod algebra;
 pub mod divmod;
 pub mod fold;
 pub mod movement;
+pub mod onehot;
 pub mod reduce;
 pub mod select;
 
@@ -39,6 +42,7 @@ pub const SHAPE_TABLES: &[&[Rule]] = &[
     fold::SHAPE_RULES,
     movement::RULES,
     reduce::RULES,
+    onehot::RULES,
     algebra::RULES,
     select::RULES,
     divmod::RULES,

@@ -13,7 +13,7 @@ rule_table! {
     Any empty_zero [
         iota add mul max recip div exp2 log2 exp sqrt sin trunc mulacc cast bitcast where cmplt
         cmpne floordiv floormod and or xor shl shr reshape expand permute shrink stack index
-        reduce scan argsort
+        scatter_add reduce scan argsort
     ] (u) {
         require(u.shape().contains(&0))?;
         full(Scalar::zero(u.dtype()), u)
@@ -98,6 +98,12 @@ rule_table! {
             return Ok(part.index(&indices[1..])?);
         }
         repeat(part, indices[0].shape(), u)
+    }
+
+    /// scatter_add of no rows => zeros
+    Any scatter_nothing [scatter_add] (u) {
+        require(u.src()[0].shape().contains(&0))?;
+        full(Scalar::zero(u.dtype()), u)
     }
 
     /// x[c, d, ...] => a shrink of x, or 0 where that is out of range

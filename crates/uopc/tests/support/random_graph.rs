@@ -505,8 +505,36 @@ impl Generator {
         if source.shape().numel() > 40 {
             return Ok(None);
         }
+        if self.chance(40) {
+            return self.scattered(&source, dtype);
+        }
+        let indices = self.indices(&source, dtype, &x.shape()[..count])?;
+        x.index(&indices).map(Some)
+    }
+
+    /// Rows added at indices that have the shape of a node.
+    fn scattered(&mut self, source: &UOp, dtype: DType) -> Result<Option<UOp>> {
+        let mut shape = self.shape();
+        shape.truncate(3);
+        if shape.is_empty() {
+            return Ok(None);
+        }
+        let count = self.rng.random_range(1..=shape.len().min(2));
+        let indices = self.indices(source, dtype, &shape[..count])?;
+        let mut rows = source.shape().to_vec();
+        rows.extend_from_slice(&shape[count..]);
+        if rows.iter().product::<usize>() > LARGEST {
+            return Ok(None);
+        }
+        let of = self.dtype();
+        let rows = self.like(of, &Shape::new(&rows))?;
+        rows.scatter_add(&indices, &shape).map(Some)
+    }
+
+    /// Indices along axes of these extents, in the shape of a node.
+    fn indices(&mut self, source: &UOp, dtype: DType, extents: &[usize]) -> Result<Vec<UOp>> {
         let mut indices = Vec::new();
-        for k in 0..count {
+        for (k, &extent) in extents.iter().enumerate() {
             let other = if k == 0 {
                 source.clone()
             } else {
@@ -515,12 +543,12 @@ impl Generator {
             let mut at = other.cast(dtype)?;
             if self.chance(70) {
                 // The extent plus one, so that one value lies outside.
-                let n = Scalar::from_i128(dtype, x.shape()[k] as i128 + 1);
+                let n = Scalar::from_i128(dtype, extent as i128 + 1);
                 at = at.floormod(&UOp::full(n, at.shape())?)?;
             }
             indices.push(at);
         }
-        x.index(&indices).map(Some)
+        Ok(indices)
     }
 
     fn reduced(&mut self, x: &UOp) -> Result<Option<UOp>> {

@@ -352,7 +352,8 @@ impl Renderer<'_> {
 
     // ---- stores ----
 
-    pub(super) fn store(&mut self, u: &UOp) {
+    /// A STORE; of two that are a dot product of pairs the second one, with their words.
+    pub(super) fn store(&mut self, u: &UOp, words: Option<&[UOp; 2]>) {
         let (memory, index) = (&u.src()[0], &u.src()[1]);
         let dtype = memory.dtype();
         let lanes = self.lanes.of(index);
@@ -369,7 +370,13 @@ impl Renderer<'_> {
             1 => self.combined(u, combine, &place),
             _ => {
                 let mask = mask.as_deref().filter(|_| !known);
-                self.combined_lanes(u, combine, &place, lanes, mask)
+                match words {
+                    Some(words) => {
+                        let old = self.read(&place, dtype, lanes, mask);
+                        self.dot(words, &old, lanes)
+                    }
+                    None => self.combined_lanes(u, combine, &place, lanes, mask),
+                }
             }
         };
         let text = match (&place, lanes, &mask) {

@@ -298,6 +298,7 @@ impl Renderer<'_> {
     pub(super) fn fence(&mut self) {
         let frame = self.frame();
         if frame.streams && !frame.is_nest() {
+            frame.streams = false;
             let (text, helpers) = vector::fence();
             self.helpers.extend(helpers);
             self.line(&format!("{text};"));

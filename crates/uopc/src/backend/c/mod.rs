@@ -6,6 +6,7 @@ pub mod scalar;
 pub mod vector;
 pub mod render;
 mod steps;
+mod dots;
 mod fold;
 mod lanes;
 mod registers;

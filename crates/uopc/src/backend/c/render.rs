@@ -184,8 +184,15 @@ pub fn kernel(program: &Program, nests: &mut Nests) -> Kernel {
         let bytes = n.saturating_mul(dtype.size());
         arguments.push(Argument::Param { slot, mode, bytes });
     }
-    for step in &steps {
-        c.step(step);
+    let closers = steps::closers(&steps);
+    let mut outermost = 0;
+    while outermost < steps.len() {
+        let block = &steps[outermost..=closers[outermost]];
+        // Where others may go on with what was stored around the cache.
+        c.fence();
+        c.streamed = streamed(block);
+        c.steps(block);
+        outermost += block.len();
     }
     for scratch in &c.scratch {
         let (name, dtype) = (&scratch.name, scratch.dtype);
@@ -264,7 +271,7 @@ fn prepare<'n>(program: &Program, nests: &'n mut Nests) -> (Vec<Step>, Renderer<
         lanes,
         layouts,
         bounds,
-        streamed: streamed(program),
+        streamed: FxHashSet::default(),
         fused: fused_memory(&steps),
         parts: String::new(),
         contexts: 0,
@@ -345,7 +352,8 @@ pub(super) struct Renderer<'n> {
     pub(super) lanes: Lanes,
     pub(super) layouts: FxHashMap<UOp, Layout>,
     pub(super) bounds: Bounds,
-    /// Parameters that are so large, and never read, that stores go around the cache.
+    /// Parameters that are so large, and not read in the outermost block that is being written,
+    /// that stores go around the cache.
     pub(super) streamed: FxHashSet<UOp>,
     /// See [`fused_memory`].
     pub(super) fused: FxHashSet<UOp>,
@@ -372,11 +380,24 @@ impl Renderer<'_> {
         self.frame().depth += 1;
     }
 
+    fn steps(&mut self, steps: &[Step]) {
+        let mut rest = steps;
+        while let [step, behind @ ..] = rest {
+            if let Some((store, words)) = self.dot_of(rest) {
+                self.store(store, Some(&words));
+                rest = &behind[1..];
+            } else {
+                self.step(step);
+                rest = behind;
+            }
+        }
+    }
+
     fn step(&mut self, step: &Step) {
         match step {
             Step::Declare(memory, start) => self.declare(memory, *start),
             Step::Let(u) => self.named_value(u),
-            Step::Store(u) => self.store(u),
+            Step::Store(u) => self.store(u, None),
             Step::Tile(tile) => self.tile(tile),
             Step::Open(Block::Loop(range)) if is_thread(range) => self.open_part(range),
             Step::Open(Block::Loop(range)) => self.open_loop(range),
@@ -484,40 +505,36 @@ impl Renderer<'_> {
     }
 }
 
-/// From this many bytes on, an output that the kernel does not read stays out of the cache.
+/// From this many bytes on, an output that a loop does not read stays out of the cache: what reads
+/// it later would not find it there anyway.
 const STREAMED: usize = 32 << 20;
 
-/// The parameters whose stores may go around the cache.
-fn streamed(program: &Program) -> FxHashSet<UOp> {
-    let nodes = crate::ir::visit::toposort(std::slice::from_ref(program.sink()));
-    let mut streamed = FxHashSet::default();
-    for u in &nodes {
-        if let Op::Param {
-            mode: ParamMode::Out,
-            dtype,
-            n,
-            ..
-        } = u.op()
-            && n.saturating_mul(dtype.size()) > STREAMED
-        {
-            streamed.insert(u.clone());
+/// The parameters whose stores in an outermost block may go around the cache.
+fn streamed(block: &[Step]) -> FxHashSet<UOp> {
+    let (mut set, mut others) = (FxHashSet::default(), FxHashSet::default());
+    for step in block {
+        others.extend(steps::loads(step).iter().map(|u| u.src()[0].clone()));
+        if let Step::Store(u) = step {
+            let sets = matches!(
+                u.op(),
+                Op::Store {
+                    combine: Combine::Set,
+                    ..
+                }
+            );
+            let memory = u.src()[0].clone();
+            match sets {
+                true => set.insert(memory),
+                false => others.insert(memory),
+            };
         }
     }
-    for u in &nodes {
-        let sets = Op::Store {
-            combine: Combine::Set,
-            gated: false,
-        };
-        let gated = Op::Store {
-            combine: Combine::Set,
-            gated: true,
-        };
-        let accesses = matches!(u.op(), Op::Load | Op::Store { .. });
-        if accesses && *u.op() != sets && *u.op() != gated {
-            streamed.remove(&u.src()[0]);
-        }
-    }
-    streamed
+    set.retain(|u| {
+        let large = matches!(u.op(), Op::Param { mode: ParamMode::Out, dtype, n, .. }
+            if n.saturating_mul(dtype.size()) > STREAMED);
+        large && !others.contains(u)
+    });
+    set
 }
 
 /// Memory that may hold the result of a fused multiply-add.

@@ -210,13 +210,13 @@ pub fn scatter(
     })
 }
 
-/// `acc + a * b` where each lane of the f32 vector `acc` takes two neighbouring lanes of the bf16
-/// vectors: the instruction of AVX512-BF16, which rounds twice and takes subnormal numbers for 0,
-/// and the same bits elsewhere.
+/// `acc + upper(a) * upper(b) + lower(a) * lower(b)` where each lane of the vectors of u32 is a word of
+/// two bf16: the instruction of AVX512-BF16, which rounds after each product and takes subnormal
+/// numbers for 0, and the same bits elsewhere.
 pub fn dot_bf16(lanes: usize, acc: &str, a: &str, b: &str) -> Spelled {
     let args = [acc, a, b];
     spell(DType::F32, lanes, |c| {
-        c.types.push(VectorHelper::typed(DType::BF16, 2 * lanes));
+        c.types.push(VectorHelper::typed(DType::U32, lanes));
         c.help(Kind::DotBf16, DType::F32, &args)
     })
 }

@@ -305,9 +305,27 @@ fn select(
 fn gather(request: &Request, indices: &[UOp], dtype: DType) -> Result<(Request, How)> {
     let x = &request.node.src()[0];
     let rank = request.node.src()[1].shape().rank();
+    let (mut at, allowed) = place(indices, x.shape(), dtype)?;
+    at.extend_from_slice(&request.at[rank..]);
+    let gate = Some(both(request.gate.as_ref(), &allowed)?);
+    let need = Request {
+        node: x.clone(),
+        at,
+        gate,
+        scope: request.scope.clone(),
+    };
+    Ok((need, How::Guard(allowed)))
+}
+
+/// Indices along the first axes of a shape in the dtype of index arithmetic, and whether all of
+/// them are inside.
+///
+/// # Errors
+/// Never for integers.
+pub fn place(indices: &[UOp], shape: &[usize], dtype: DType) -> Result<(Vec<UOp>, UOp)> {
     let mut at = Vec::new();
     let mut allowed: Option<UOp> = None;
-    for (index, &extent) in indices.iter().zip(x.shape().iter()) {
+    for (index, &extent) in indices.iter().zip(shape) {
         // The test is made in a dtype that holds both the index and the extent.
         let wide = if index.dtype() == dtype {
             index.clone()
@@ -317,14 +335,5 @@ fn gather(request: &Request, indices: &[UOp], dtype: DType) -> Result<(Request, 
         allowed = Some(both(allowed.as_ref(), &inside(&wide, extent)?)?);
         at.push(wide.cast(dtype)?);
     }
-    at.extend_from_slice(&request.at[rank..]);
-    let allowed = allowed.expect("an INDEX has at least one index");
-    let gate = Some(both(request.gate.as_ref(), &allowed)?);
-    let need = Request {
-        node: x.clone(),
-        at,
-        gate,
-        scope: request.scope.clone(),
-    };
-    Ok((need, How::Guard(allowed)))
+    Ok((at, allowed.expect("a place has at least one index")))
 }

@@ -3,13 +3,16 @@
 //! `find` takes a chain and the store of its result apart; `operand` says how each factor lies
 //! in memory and packs it, `direct` whether it is read in place; `tile` costs the tiles that
 //! registers can hold and `choose` takes one; `build` writes the new statements, with the loops
-//! over k from `steps`; `pieces` writes those of a product that the launch itself reads, `pairs`
-//! those of large products of bf16. Each element of the result is still one chain over k in order,
-//! so tiles, packing and threads change no bit.
+//! over k from `steps`; `pieces` writes those of a product that the launch itself reads. Large
+//! products of bf16 have instructions of their own: `pairs` writes the tiles of those that the
+//! processor multiplies tile by tile, `dots` makes one of words of pairs of those that it does not.
+//! Each element of the result is still one chain over k in order, so tiles, packing and threads
+//! change no bit.
 
 mod build;
 mod choose;
 mod direct;
+mod dots;
 mod find;
 mod operand;
 mod pairs;
@@ -40,6 +43,7 @@ pub fn contractions(nest: &mut Nest, machine: &Machine) -> Result<()> {
             at += 1;
             continue;
         };
+        let c = dots::in_words(c, nest, machine)?;
         let new = build::build(&c, nest, machine)?;
         at = c.span.start + new.len();
         nest.statements.splice(c.span.clone(), new);
@@ -62,6 +66,7 @@ pub fn tiles(loops: &LoopGraph, machine: &Machine) -> Result<Vec<Shape>> {
             at += 1;
             continue;
         };
+        let c = dots::in_words(c, &mut nest, machine)?;
         let (cycles, shapes) = choose::shapes(&c, &mut nest, machine)?;
         if largest.as_ref().is_none_or(|(most, _)| cycles > *most) {
             largest = Some((cycles, shapes));

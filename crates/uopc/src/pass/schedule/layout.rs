@@ -17,6 +17,7 @@ use super::reduce::{fills_vectors, reduces_by, rows, tree_apart};
 use super::rewrite::{
     Outcome, Refusal, Tail, attempt, merge, partition, set_exec, set_space, split, tried,
 };
+use super::scatter::{is_scatter, scatter};
 use crate::error::Result;
 use crate::ir::UOp;
 use crate::ir::op::{Exec, Op, Space};
@@ -51,6 +52,9 @@ pub fn lay_out(nest: &mut Nest, machine: &Machine) -> Result<()> {
         // From the last group to the first, so that the positions of those to come stay.
         merge_all(nest, &group)?;
         match group.len() {
+            1 if is_scatter(&nest.statements[group.start]) => {
+                scatter(nest, group.start, machine)?;
+            }
             1 => single(nest, group.start, machine)?,
             _ => together(nest, &group, machine)?,
         }

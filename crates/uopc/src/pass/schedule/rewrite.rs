@@ -18,17 +18,20 @@
 //! | [`set_space`] | where a scratch memory lives |
 //! | [`privatise`] | a reduction in any order keeps a partial result for each iteration |
 //! | [`partition`] | a reduction in any order has a result for each iteration of its outer loop |
+//! | [`own`] | a statement that writes at places read from memory, for one share of the places at a time |
 //! | [`restart`] | later statements work on a copy of a scratch memory |
 //! | [`inward`] | a loop that statements share becomes the innermost one of each |
 
 mod memory;
 mod merge;
 mod order;
+mod own;
 mod split;
 
 pub use memory::{Axis, expand, partition, privatise, restart, set_space};
 pub use merge::merge;
 pub use order::{fission, inward, is_parallel, reorder, set_exec, share};
+pub use own::own;
 pub use split::{Split, Tail, split, unit};
 
 use crate::error::Error;

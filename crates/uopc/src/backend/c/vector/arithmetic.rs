@@ -152,7 +152,6 @@ pub(super) fn calls(h: VectorHelper) -> Vec<VectorHelper> {
         Any => calls.push(signed),
         DotBf16 => {
             calls.extend([typed(F32), typed(U32), typed(I32), h.other(Fma)]);
-            calls.push(VectorHelper::typed(BF16, 2 * h.lanes));
         }
         Splat | Iota => calls.push(typed(h.dtype)),
         Preamble | Type | Convert(_) | Less | Differ | Fma | Sqrt | Trunc | NarrowInt
@@ -549,14 +548,14 @@ fn sine(h: VectorHelper) -> String {
 /// operands for 0 and so too a result that is subnormal when rounded as if exponents had no end.
 fn dot_bf16(h: VectorHelper) -> String {
     let (n, v, name) = (h.lanes, h.vector(), h.name());
-    let pairs = vector_type(BF16, 2 * n);
-    let head = format!("INLINE {v} {name}({v} acc, {pairs} a, {pairs} b) {{\n");
+    let words = vector_type(U32, n);
+    let head = format!("INLINE {v} {name}({v} acc, {words} a, {words} b) {{\n");
     if in_halves(h) {
         let half = h.half();
-        let (part, part_pairs) = (half.vector(), vector_type(BF16, n));
+        let (part, part_words) = (half.vector(), vector_type(U32, half.lanes));
         return format!(
             "{head}    union {{ {v} whole; {part} half[2]; }} sums = {{acc}};
-    union {{ {pairs} whole; {part_pairs} half[2]; }} as = {{a}}, bs = {{b}};
+    union {{ {words} whole; {part_words} half[2]; }} as = {{a}}, bs = {{b}};
     sums.half[0] = {dot}(sums.half[0], as.half[0], bs.half[0]);
     sums.half[1] = {dot}(sums.half[1], as.half[1], bs.half[1]);
     return sums.whole;
@@ -568,7 +567,7 @@ fn dot_bf16(h: VectorHelper) -> String {
     let portable = format!(
         "    u32x{n} sum = (u32x{n})acc;
     for (int half = 0; half < 2; half++) {{
-        u32x{n} p = (u32x{n})a << 16 * half & 0xffff0000u, q = (u32x{n})b << 16 * half & 0xffff0000u;
+        u32x{n} p = a << 16 * half & 0xffff0000u, q = b << 16 * half & 0xffff0000u;
         f32x{n} x = (f32x{n})(p & ((u32x{n})((p & 0x7f800000u) != 0) | 0x80000000u));
         f32x{n} y = (f32x{n})(q & ((u32x{n})((q & 0x7f800000u) != 0) | 0x80000000u));
         f32x{n} z = (f32x{n})(sum & ((u32x{n})((sum & 0x7f800000u) != 0) | 0x80000000u));

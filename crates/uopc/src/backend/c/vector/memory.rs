@@ -358,10 +358,39 @@ fn gather(h: VectorHelper) -> String {
             None => element.replace("i * stride", &format!("{i} * stride")),
         };
         let list: Vec<String> = (0..n).map(lane).collect();
-        format!("    return ({v}){{{}}};\n", list.join(", "))
+        let pairs = if h.kind == GatherStrided {
+            every_other(h)
+        } else {
+            String::new()
+        };
+        format!("{pairs}    return ({v}){{{}}};\n", list.join(", "))
     };
     let body = choose(&instructions, &portable);
     format!("INLINE {v} {name}(const {c}* p, {parameter}{mask}) {{\n{body}}}\n")
+}
+
+/// Every other element: two vectors that reach no further than the last one, and one instruction.
+fn every_other(h: VectorHelper) -> String {
+    let n = h.lanes;
+    if h.dtype == Bool || n < 4 || h.bytes() > 64 {
+        return String::new();
+    }
+    // The second vector begins with the last element of the first one.
+    let places: Vec<String> = (0..n)
+        .map(|i| (2 * i + usize::from(2 * i >= n)).to_string())
+        .collect();
+    format!(
+        "#if __has_builtin(__builtin_shufflevector)
+    if (__builtin_constant_p(stride) && stride == 2) {{
+    {}        memory low = *(const memory*)p, high = *(const memory*)(p + {});
+        return __builtin_shufflevector(low, high, {});
+    }}
+#endif
+",
+        unaligned(h),
+        n - 1,
+        places.join(", ")
+    )
 }
 
 /// Gathers of 4 and 8 bytes by as many places as fill a vector.

@@ -4,7 +4,8 @@ use super::super::affine::{digits, gated, linear, replaced, simplify, stride};
 use super::super::nest::{Nest, Statement};
 use super::choose::{in_tiles_of_pairs, in_vectors};
 use super::direct::Position;
-use super::find::{BLOCK, Contraction};
+use super::dots;
+use super::find::Contraction;
 use super::operand::{Layout, Operand, Packing};
 use super::pairs::{self, Place};
 use super::tile::Tile;
@@ -69,10 +70,10 @@ pub(super) struct Builder<'a> {
 pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<Statement>> {
     let index = c.k.dtype();
     let dtype = c.sum.dtype();
-    let depth = c.depth.min(BLOCK);
-    let narrow = pairs::narrow(c, machine);
-    let in_pairs = narrow.is_some();
-    let (lanes, tile, operands) = match narrow {
+    let depth = c.depth.min(c.block());
+    let factors = pairs::narrow(c).filter(|_| machine.bf16_tiles);
+    let in_pairs = factors.is_some();
+    let (lanes, tile, operands) = match factors {
         Some(factors) => in_tiles_of_pairs(c, factors, nest)?,
         None => in_vectors(c, nest, machine)?,
     };
@@ -107,7 +108,7 @@ pub fn build(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<Vec<
             .collect();
         around.push(item);
     }
-    let blocks = c.depth.div_ceil(BLOCK);
+    let blocks = c.depth.div_ceil(c.block());
     let block = match blocks {
         1 => None,
         _ => Some(nest.count(blocks, index, Exec::Serial)?),
@@ -164,7 +165,7 @@ impl Builder<'_> {
                 elements: pairs::tile_elements(o, self.depth),
             },
             false => PackedTile {
-                dtype: self.dtype,
+                dtype: self.c.factors[o].dtype(),
                 elements: self.layouts[o].tile,
             },
         }
@@ -303,7 +304,7 @@ impl Builder<'_> {
         let zero = UOp::int(0, self.index);
         let first_k = match &self.block {
             None => zero,
-            Some(block) => linear(block, BLOCK, &zero)?,
+            Some(block) => linear(block, self.c.block(), &zero)?,
         };
         if self.in_pairs {
             let place = Place {
@@ -394,7 +395,14 @@ impl Builder<'_> {
         }
         let loops = steps.loops;
         let ranges = [inside, &loops, &[m, u, v]].concat();
-        self.push(&sums, at, &values, Combine::MulAcc, None, ranges);
+        let steps = match self.c.in_words {
+            true => dots::halves(&values)?,
+            false => vec![values],
+        };
+        for values in &steps {
+            let (at, ranges) = (at.clone(), ranges.clone());
+            self.push(&sums, at, values, Combine::MulAcc, None, ranges);
+        }
         let ([m, u, v], _, at) = self.over_tile(Exec::Unroll)?;
         let sum = sums.load(&at, None)?;
         let ranges = [inside, &[m, u, v]].concat();

@@ -92,7 +92,7 @@ pub fn in_tiles_of_pairs(c: &Contraction, factors: [UOp; 2], nest: &mut Nest) ->
 /// # Errors
 /// Never for a verified graph.
 pub fn shapes(c: &Contraction, nest: &mut Nest, machine: &Machine) -> Result<(f64, Vec<Shape>)> {
-    if pairs::narrow(c, machine).is_some() {
+    if machine.bf16_tiles && pairs::narrow(c).is_some() {
         return Ok((0.0, Vec::new()));
     }
     let (_, first, second) = operands(c, nest, machine)?;

@@ -32,6 +32,8 @@ pub struct Contraction {
     pub k: UOp,
     /// Its extent.
     pub depth: usize,
+    /// Whether k counts pairs of elements, which the factors hold in words (see `dots`).
+    pub in_words: bool,
     /// The statement that reads the sum.
     pub out: Statement,
     /// The LOAD of the sum in it.
@@ -121,9 +123,15 @@ impl Contraction {
             sides,
             k,
             depth: shape.depth,
+            in_words: false,
             out,
             sum,
         }))
+    }
+
+    /// After how many steps of k a chain starts a new partial sum.
+    pub fn block(&self) -> usize {
+        if self.in_words { BLOCK / 2 } else { BLOCK }
     }
 }
 

@@ -9,7 +9,7 @@ use super::find::Contraction;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec};
 use crate::ir::visit::{substitute, toposort};
-use crate::ir::{Op, UOp};
+use crate::ir::{DType, Op, UOp};
 
 /// A factor as a function of a position on its side, of k, and of the batch.
 pub struct Operand {
@@ -27,7 +27,7 @@ pub struct Operand {
     pub depth: usize,
     /// How many neighbours along its side lie side by side in all that it reads.
     pub side_lanes: usize,
-    /// The same along k.
+    /// The same along k, of words of two elements if there are such.
     pub depth_lanes: usize,
     /// Where it can be read without a packed copy.
     pub direct: Option<Direct>,
@@ -61,6 +61,8 @@ impl Operand {
             direct: axes.and_then(|axes| Direct::of(axes, factor, side)),
         };
         let depth = extent_of(k).unwrap_or(1);
+        // A word of neighbours along k is read as two vectors of every other element.
+        let elements = if c.in_words { 2 } else { 1 };
         let dtype = k.dtype();
         let mut width = lanes;
         while width >= 4 && (operand.side_lanes == 1 || operand.depth_lanes == 1) {
@@ -69,7 +71,7 @@ impl Operand {
                 let outer = nest.count(operand.size.div_ceil(width), dtype, Exec::Serial)?;
                 let s = linear(&outer, width, &v)?;
                 let value = operand.at(&s, k, &[])?;
-                if even(&value, &v) {
+                if even(&value, &v, 1) {
                     operand.side_lanes = width;
                 }
             }
@@ -78,7 +80,7 @@ impl Operand {
                 let at = linear(&outer, width, &v)?;
                 let replace = FxHashMap::from_iter([(k.clone(), at)]);
                 let value = replaced(std::slice::from_ref(value), &replace)?;
-                if even(&value[0], &v) {
+                if even(&value[0], &v, elements) {
                     operand.depth_lanes = width;
                 }
             }
@@ -128,10 +130,11 @@ impl Operand {
     }
 }
 
-/// Whether all loads stand still or move by one, and some do.
-fn even(value: &UOp, v: &UOp) -> bool {
+/// Whether all loads stand still or move by so many elements, and some do.
+fn even(value: &UOp, v: &UOp, elements: i64) -> bool {
     let strides = load_strides(value, v);
-    strides.iter().all(|s| matches!(s, Some(0 | 1))) && strides.contains(&Some(1))
+    let moves = |s: &Option<i64>| matches!(s, Some(n) if *n == 0 || *n == elements);
+    strides.iter().all(moves) && strides.contains(&Some(elements))
 }
 
 /// Where element (tile, position in the tile, k) of a packed operand lies.
@@ -257,6 +260,11 @@ impl Packing<'_> {
         let below = |x: &UOp, n: usize| x.cmplt(&UOp::int(n as i64, dtype));
         let mut gate: Option<UOp> = None;
         let mut vector_at: Option<(UOp, UOp)> = None;
+        // Words cost more to make than to scatter.
+        let turned = match operand.value.dtype() {
+            DType::U32 if operand.depth_lanes >= TURN => Exec::Vector,
+            _ => Exec::Unroll,
+        };
         let (s, k) = match layout.fill {
             Fill::Deep(lanes) => {
                 let s = add(self.width, Exec::Serial, nest)?;
@@ -305,7 +313,7 @@ impl Packing<'_> {
             Fill::Turned => {
                 let outer = add(self.depth.div_ceil(TURN), Exec::Serial, nest)?;
                 let s = add(self.width, Exec::Serial, nest)?;
-                let inner = add(TURN, Exec::Unroll, nest)?;
+                let inner = add(TURN, turned, nest)?;
                 (s, linear(&outer, TURN, &inner)?)
             }
         };

@@ -11,8 +11,7 @@ use super::find::{BLOCK, Contraction};
 use super::operand::Operand;
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
-use crate::ir::{DType, Op, UOp, pairs};
-use crate::machine::Machine;
+use crate::ir::{DType, Op, Scalar, UOp, pairs};
 
 /// Rows and columns of a tile.
 pub const SIDE: usize = 32;
@@ -22,17 +21,19 @@ const STEP: usize = 32;
 const ROW_PAD: usize = 32;
 /// Lanes of a vector of sums.
 pub const LANES: usize = 16;
-/// Multiply-adds from which on tiles are used: smaller products keep the bits of the interpreter.
+/// Multiply-adds from which on such instructions are used: smaller products keep the bits of the
+/// interpreter.
 const LEAST: usize = 1 << 24;
 
-/// The contraction with factors of bf16, if its product is one for tiles.
-pub fn narrow(c: &Contraction, machine: &Machine) -> Option<[UOp; 2]> {
+/// The factors in bf16, if the product is one for instructions on pairs of them: for tiles here, for
+/// dot products in `dots`.
+pub fn narrow(c: &Contraction) -> Option<[UOp; 2]> {
     let extent = |ranges: &[UOp]| {
         let extents = ranges.iter().filter_map(super::super::nest::extent_of);
         extents.fold(1usize, usize::saturating_mul)
     };
     let sides = extent(&c.sides[0]).saturating_mul(extent(&c.sides[1]));
-    if !machine.bf16_tiles || c.sum.dtype() != DType::F32 || sides.saturating_mul(c.depth) < LEAST {
+    if c.sum.dtype() != DType::F32 || c.in_words || sides.saturating_mul(c.depth) < LEAST {
         return None;
     }
     let narrow = |u: &UOp| match u.op() {
@@ -40,6 +41,19 @@ pub fn narrow(c: &Contraction, machine: &Machine) -> Option<[UOp; 2]> {
         _ => None,
     };
     Some([narrow(&c.factors[0])?, narrow(&c.factors[1])?])
+}
+
+/// The value where the gate holds, else that zero, as what is multiplied beyond the end of k must be.
+///
+/// # Errors
+/// Never for a bool.
+pub fn or_zero(value: &UOp, gate: &UOp, zero: f64) -> Result<UOp> {
+    let gated = gated(value, gate, None)?;
+    let zero = Scalar::from_f64(value.dtype(), zero);
+    match gated.op() {
+        Op::Load if zero.bits() == 0 => Ok(gated),
+        _ => gate.where_(&gated, &UOp::constant(zero)),
+    }
 }
 
 /// Modelled cost of the two as rows and columns.
@@ -110,7 +124,14 @@ impl Builder<'_> {
             let all = if o == 0 { depth } else { depth / 2 };
             let outer = add(all / 16, Exec::Serial, nest)?;
             let s = add(SIDE, Exec::Serial, nest)?;
-            let inner = add(16, Exec::Unroll, nest)?;
+            // Words cost more to make than to scatter.
+            let in_vectors = o == 1 && operand.depth_lanes >= 16;
+            let exec = if in_vectors {
+                Exec::Vector
+            } else {
+                Exec::Unroll
+            };
+            let inner = add(16, exec, nest)?;
             (s, linear(&outer, 16, &inner)?)
         };
         let at = linear(place.tile, SIDE, &s)?;
@@ -125,7 +146,7 @@ impl Builder<'_> {
             }
             if edge {
                 let within = deep.cmplt(&UOp::int(self.c.depth as i64, index))?;
-                value = gated(&value, &within, None)?;
+                value = or_zero(&value, &within, 0.0)?;
             }
             Ok(value)
         };

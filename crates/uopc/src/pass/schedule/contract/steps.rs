@@ -3,7 +3,6 @@
 
 use super::super::affine::{digits, linear, simplify};
 use super::build::Builder;
-use super::find::BLOCK;
 use super::operand::Runs;
 use crate::error::Result;
 use crate::ir::op::Exec;
@@ -31,7 +30,7 @@ impl Builder<'_> {
             let axes = direct.axes.clone();
             return match &self.block {
                 Some(block) => {
-                    let first_k = linear(block, BLOCK, &UOp::int(0, self.index))?;
+                    let first_k = linear(block, self.c.block(), &UOp::int(0, self.index))?;
                     self.steps_of_runs(&axes, &first_k)
                 }
                 None => self.steps_of_axes(&axes),
@@ -39,9 +38,9 @@ impl Builder<'_> {
         }
         let depth = UOp::int(self.depth as i64, self.index);
         let extent = match &self.block {
-            Some(block) if !self.c.depth.is_multiple_of(BLOCK) => {
+            Some(block) if !self.c.depth.is_multiple_of(self.c.block()) => {
                 let all = UOp::int(self.c.depth as i64, self.index);
-                let left = linear(&block.neg()?, BLOCK, &all)?;
+                let left = linear(&block.neg()?, self.c.block(), &all)?;
                 left.cmplt(&depth)?.where_(&left, &depth)?
             }
             _ => depth,
