@@ -118,7 +118,7 @@ enum Known {
     /// As it is.
     Free(Compiled),
     /// For use under limits of memory.
-    Limited(Limited),
+    Limited(Box<Limited>),
 }
 
 impl Engine {
@@ -277,7 +277,7 @@ impl Engine {
         let expected = Duration::from_secs_f64(seconds);
         if limited {
             let limited = Limited::new(lowered, executable, expected, self.settings.profile);
-            return Ok(Known::Limited(limited));
+            return Ok(Known::Limited(Box::new(limited)));
         }
         let plan = &lowered.plan;
         let results = [&plan.outputs[..], &buffers].concat();

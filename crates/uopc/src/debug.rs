@@ -306,11 +306,11 @@ impl Settings {
                 let layouts = text.parse().ok();
                 self.search = layouts.filter(|n| *n <= MAX_SEARCH)?;
             }
-            "UOPC_MEMORY_LIMIT" => self.memory_limit = Some(bytes(text)?),
+            "UOPC_MEMORY_LIMIT" => self.memory_limit = Some(bytes_of(text)?),
             // Only tests read these.
             "UOPC_SHARED" | "UOPC_DEEP" | "UOPC_PERF" => {}
             "CC" => self.cc = Some(text.to_string()),
-            "UOPC_CACHE_LIMIT" => self.cache_limit = bytes(text)?,
+            "UOPC_CACHE_LIMIT" => self.cache_limit = bytes_of(text)?,
             _ => unreachable!("every variable of the table is set here or by the caller"),
         }
         Some(())
@@ -358,7 +358,15 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
-fn bytes(text: &str) -> Option<u64> {
+/// A size: bytes, or a number followed by K, M or G, which are powers of 1024.
+///
+/// ```
+/// use uopc::debug::bytes_of;
+///
+/// assert_eq!(bytes_of("512M"), Some(512 << 20));
+/// assert_eq!(bytes_of("12 apples"), None);
+/// ```
+pub fn bytes_of(text: &str) -> Option<u64> {
     let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) if text.ends_with('K') => (digits, 10),
         Some(digits) if text.ends_with('M') => (digits, 20),

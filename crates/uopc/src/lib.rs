@@ -25,5 +25,6 @@ pub use error::{Error, Result};
 pub use ir::DType;
 pub use tensor::{Tensor, memory_limit};
 pub use transform::{
-    checkpoint, grad, gradcheck, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap,
+    checkpoint, grad, gradcheck, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp,
+    vmap,
 };

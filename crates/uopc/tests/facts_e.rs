@@ -233,7 +233,10 @@ fn e4_a_checkpoint_computes_the_forward_pass_again_in_the_backward_pass() {
         .filter(|&b| saving.plan.buffers[b].reason.ends_with("computed again"))
         .collect();
     assert!(!copies.is_empty());
-    assert_eq!(saving.plan.kernels.len(), plain.plan.kernels.len() + copies.len());
+    assert_eq!(
+        saving.plan.kernels.len(),
+        plain.plan.kernels.len() + copies.len()
+    );
     for b in copies {
         let again = |k: &&Kernel| k.outs[0].1 as usize == b;
         let again = saving.plan.kernels.iter().find(again).unwrap();

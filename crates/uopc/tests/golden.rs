@@ -33,9 +33,9 @@ use uopc::rules::{self, scalar_rules, shape_rules};
 /// The passes by their names, which are also those of the tests here.
 mod passes {
     pub use uopc::pass::kernelize::kernelize;
+    pub use uopc::pass::linearize::linearize;
     pub use uopc::pass::order::order;
     pub use uopc::pass::pipeline::lower;
-    pub use uopc::pass::linearize::linearize;
     pub use uopc::pass::rangeify::rangeify;
     pub use uopc::pass::simplify::simplify_loops;
     pub use uopc::pass::strip_detach::strip_detach;

@@ -4,7 +4,7 @@ mod models;
 
 use std::sync::Arc;
 
-use models::{Model, MODELS};
+use models::{MODELS, Model};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use tempfile::TempDir;
@@ -141,7 +141,11 @@ fn limits_with_one_choice_share_a_plan() {
         let launches = engine.stats().launches;
         run(least);
         let more = engine.stats().launches - launches;
-        assert!(more > stats.launches, "{more} kernels, {} without", stats.launches);
+        assert!(
+            more > stats.launches,
+            "{more} kernels, {} without",
+            stats.launches
+        );
         assert_eq!(engine.stats().plan_misses, 1, "one structure, one plan");
         // Without a limit nothing is computed twice.
         let launches = engine.stats().launches;
@@ -177,7 +181,9 @@ fn under_a_limit_a_loss_keeps_no_tape() {
     let gradients = |engine: &Arc<Engine>| {
         with_engine(engine, || {
             let x = Tensor::from([[0.5f32, -1.0], [2.0, 0.25]]);
-            let w = Tensor::from([[1.0f32, 0.5], [-0.5, 2.0]]).requires_grad().unwrap();
+            let w = Tensor::from([[1.0f32, 0.5], [-0.5, 2.0]])
+                .requires_grad()
+                .unwrap();
             let h = x.matmul(&w).unwrap().exp().unwrap();
             let loss = h.matmul(&w).unwrap().square().unwrap().sum(..).unwrap();
             let value = loss.item().unwrap();
@@ -185,7 +191,12 @@ fn under_a_limit_a_loss_keeps_no_tape() {
             let pool = engine.device().pool().live_bytes();
             loss.backward(&[&w]).unwrap();
             let g = w.grad().unwrap().to_vec::<f32>().unwrap();
-            (value.to_bits(), g, engine.stats().launches - after_loss, pool)
+            (
+                value.to_bits(),
+                g,
+                engine.stats().launches - after_loss,
+                pool,
+            )
         })
     };
     let (value, g, launches, held) = gradients(&interpreter(None));
@@ -220,7 +231,11 @@ fn random_graph(seed: u64) -> (Vec<UOp>, Vec<(u32, Arc<Storage>)>) {
             2 => a.maximum(&turned),
             3 => a.sin(),
             4 => {
-                let rows = a.reduce(ReduceOp::Add, 1).unwrap().reshape(&[n, 1]).unwrap();
+                let rows = a
+                    .reduce(ReduceOp::Add, 1)
+                    .unwrap()
+                    .reshape(&[n, 1])
+                    .unwrap();
                 rows.expand(&[n, n]).unwrap().add(&b)
             }
             _ => {
@@ -265,7 +280,11 @@ fn realize(
 
 #[test]
 fn random_graphs_within_random_limits() {
-    let graphs = if std::env::var_os("UOPC_DEEP").is_some() { 1000 } else { 60 };
+    let graphs = if std::env::var_os("UOPC_DEEP").is_some() {
+        1000
+    } else {
+        60
+    };
     let (mut saved, mut spread) = (0, 0);
     for seed in 0..graphs {
         let (roots, slots) = random_graph(seed);
@@ -286,12 +305,21 @@ fn random_graphs_within_random_limits() {
             let (found, taken) = realize(&roots, &slots, Some(limit)).unwrap();
             assert!(found == expected, "seed {seed} within {limit}");
             assert!(taken as u64 <= limit, "seed {seed}: {taken} of {limit}");
-            assert!(taken >= last, "seed {seed}: {taken} of {limit}, {last} of less");
+            assert!(
+                taken >= last,
+                "seed {seed}: {taken} of {limit}, {last} of less"
+            );
             last = taken;
         }
-        assert!(realize(&roots, &slots, Some(least - 1)).is_err(), "seed {seed}");
+        assert!(
+            realize(&roots, &slots, Some(least - 1)).is_err(),
+            "seed {seed}"
+        );
     }
-    assert!(saved * 2 > graphs as usize, "{saved} of {graphs} plans got smaller");
+    assert!(
+        saved * 2 > graphs as usize,
+        "{saved} of {graphs} plans got smaller"
+    );
     assert!(spread > 0);
 }
 
@@ -300,7 +328,10 @@ fn random_graphs_within_random_limits() {
 #[test]
 fn a_chain_is_cut_in_runs() {
     // Twenty layers, each of which its gradient reads.
-    let model = Model { name: "chain", build: models::chain };
+    let model = Model {
+        name: "chain",
+        build: models::chain,
+    };
     let roots: Vec<UOp> = model.loss_and_gradients().iter().map(Tensor::uop).collect();
     let lowered = compile::lower(&roots, None, &Settings::default()).unwrap();
     let front = frontier(&lowered);
@@ -312,8 +343,18 @@ fn a_chain_is_cut_in_runs() {
     // Less than half of the memory for less than one more forward pass, which is a third of all.
     let half = front.iter().find(|c| 2 * c.peak <= first.peak);
     let half = half.expect("half of the memory can do");
-    assert!(half.cost < 1.34 * first.cost, "{} of {}", half.cost, first.cost);
-    assert!(last.peak * 3 < first.peak, "{} of {}", last.peak, first.peak);
+    assert!(
+        half.cost < 1.34 * first.cost,
+        "{} of {}",
+        half.cost,
+        first.cost
+    );
+    assert!(
+        last.peak * 3 < first.peak,
+        "{} of {}",
+        last.peak,
+        first.peak
+    );
 }
 
 #[test]
@@ -387,7 +428,10 @@ fn checkpoints_are_differentiated_and_mapped_like_any_function() {
         let x = models::numbers(&[5], 2);
         let f = |x: &Tensor| x.sin()?.exp()?.square()?.sum(..);
         let saved = |x: &Tensor| checkpoint(f)(x);
-        assert_eq!(bits(&[hessian(f)(&x).unwrap()]), bits(&[hessian(saved)(&x).unwrap()]));
+        assert_eq!(
+            bits(&[hessian(f)(&x).unwrap()]),
+            bits(&[hessian(saved)(&x).unwrap()])
+        );
         let second = |g: &dyn Fn(&Tensor) -> uopc::Result<Tensor>| {
             grad(|x: &Tensor| grad(g)(x)?.square()?.sum(..))(&x).unwrap()
         };

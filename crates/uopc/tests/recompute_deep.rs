@@ -72,7 +72,10 @@ fn block(x: &Tensor, w: &[Tensor]) -> Result<Tensor> {
         heads(h.matmul(&w[1])?)?,
         heads(h.matmul(&w[2])?)?,
     );
-    let scores = q.matmul(&k.swap_axes(-1, -2)?)?.mul(0.125f32)?.softmax(-1)?;
+    let scores = q
+        .matmul(&k.swap_axes(-1, -2)?)?
+        .mul(0.125f32)?
+        .softmax(-1)?;
     let mixed = scores.matmul(&v)?.permute([0, 2, 1, 3])?;
     let x = x.add(&mixed.reshape([4, 128, 256])?.matmul(&w[3])?)?;
     let inner = normal(&x)?.matmul(&w[4])?.tanh()?;
@@ -93,11 +96,18 @@ fn predicted(model: &Model) -> Vec<(f64, f64)> {
     let started = Instant::now();
     let front = frontier(&lowered);
     if env::var_os("UOPC_PERF").is_some() {
-        let (n, ms) = (lowered.plan.kernels.len(), started.elapsed().as_secs_f64() * 1e3);
+        let (n, ms) = (
+            lowered.plan.kernels.len(),
+            started.elapsed().as_secs_f64() * 1e3,
+        );
         println!("\n{}: {n} kernels, all choices in {ms:.1} ms", model.name);
         for c in &front {
             let (peak, cost) = (c.peak as f64, c.cost / front[0].cost);
-            println!("{:>10.1} MB {:>6.3} cost {cost:.3}", peak / 1e6, peak / front[0].peak as f64);
+            println!(
+                "{:>10.1} MB {:>6.3} cost {cost:.3}",
+                peak / 1e6,
+                peak / front[0].peak as f64
+            );
         }
     }
     let (peak, cost) = (front[0].peak as f64, front[0].cost);
@@ -153,7 +163,10 @@ fn measure(model: &Model) {
         }
     }
     println!("\n{}", model.name);
-    println!("{:>12} {:>12} {:>8} {:>9} {:>7}", "limit", "allocator", "peak", "time", "times");
+    println!(
+        "{:>12} {:>12} {:>8} {:>9} {:>7}",
+        "limit", "allocator", "peak", "time", "times"
+    );
     let mut first = None;
     for ((limit, engine), times) in limits.iter().zip(&engines).zip(&mut times) {
         times.sort_by(f64::total_cmp);

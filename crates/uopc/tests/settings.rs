@@ -154,6 +154,6 @@ fn only_passes_that_keep_the_form_can_be_left_out() {
     assert_eq!(
         without("rangeify").unwrap_err().to_string(),
         "UOPC_DISABLE: rangeify can't be left out, as it makes the loop graph; the passes that \
-         can are strip_detach, simplify, simplify_loops, schedule"
+         can are strip_detach, simplify, order, simplify_loops, schedule"
     );
 }

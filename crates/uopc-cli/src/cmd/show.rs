@@ -54,7 +54,11 @@ pub struct Args {
 /// When there is no such file or example, or a pass fails.
 pub fn show(args: &Args, out: &mut dyn Write) -> Result<()> {
     let no_pass = [GRAPH, RECOMPUTE, CODE];
-    for name in args.stages.iter().filter(|s| !no_pass.contains(&s.as_str())) {
+    for name in args
+        .stages
+        .iter()
+        .filter(|s| !no_pass.contains(&s.as_str()))
+    {
         stages::find(name).map_err(|failure| {
             Failure::usage(format!(
                 "{failure}; `graph`, `recompute` and `c` are stages, too"

@@ -193,18 +193,10 @@ fn is_broadcast(factor: &UOp) -> bool {
     let mut repeats = false;
     let mut u = factor;
     for _ in 0..REACH {
-<<<<<<< HEAD
-        match u.op() {
-            Op::Const(_) => return false,
-            Op::Expand(_) => repeats = true,
-            Op::Stage(kind) if kind.bounds() => {}
-            op if op.is_movement() || matches!(op, Op::Cast(_)) => {}
-            _ => break,
-=======
         let op = u.op();
-        if !op.is_movement() && !matches!(op, Op::Cast(_)) {
+        let is_mark = matches!(op, Op::Stage(kind) if kind.bounds());
+        if !op.is_movement() && !matches!(op, Op::Cast(_)) && !is_mark {
             break;
->>>>>>> l0
         }
         repeats |= matches!(op, Op::Expand(_));
         u = &u.src()[0];

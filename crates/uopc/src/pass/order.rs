@@ -68,7 +68,10 @@ fn by_growth(plan: &Plan) -> Vec<usize> {
     let bytes = |b: u32| bytes(&plan.buffers[b as usize]);
     let mut writer = vec![None; plan.buffers.len()];
     for (k, kernel) in plan.kernels.iter().enumerate() {
-        kernel.outs.iter().for_each(|o| writer[o.1 as usize] = Some(k));
+        kernel
+            .outs
+            .iter()
+            .for_each(|o| writer[o.1 as usize] = Some(k));
     }
     // What each kernel reads, each buffer once, and which kernels read a buffer.
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); plan.buffers.len()];
@@ -82,10 +85,17 @@ fn by_growth(plan: &Plan) -> Vec<usize> {
     }
     let mut left: Vec<usize> = readers.iter().map(Vec::len).collect();
     let written = |b: &&u32| writer[**b as usize].is_some();
-    let mut waits: Vec<usize> = reads.iter().map(|r| r.iter().filter(written).count()).collect();
+    let mut waits: Vec<usize> = reads
+        .iter()
+        .map(|r| r.iter().filter(written).count())
+        .collect();
     let mut growth: Vec<i128> = (0..n)
         .map(|k| {
-            let outs = plan.kernels[k].outs.iter().map(|o| bytes(o.1)).sum::<i128>();
+            let outs = plan.kernels[k]
+                .outs
+                .iter()
+                .map(|o| bytes(o.1))
+                .sum::<i128>();
             let dies = reads[k].iter().filter(|&&b| left[b as usize] == 1);
             outs - dies.map(|&b| bytes(b)).sum::<i128>()
         })

@@ -18,9 +18,9 @@ use super::Passes;
 use super::explain::cost;
 use super::homes::homes;
 use super::kernelize::{Kernelized, kernelize};
-use super::simplify::simplify_shapes;
 use super::order::order;
 use super::recompute::{Flow, Recomputed, marks, recompute};
+use super::simplify::simplify_shapes;
 use super::strip_detach::strip_detach;
 
 pub use launch::of_layout;
@@ -101,11 +101,7 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
 }
 
 /// A plan with copies of kernels, and the launches of what they are copies of.
-pub fn with(
-    launches: &[Launch],
-    again: Recomputed,
-    homes: Vec<(usize, BufferIndex)>,
-) -> Lowered {
+pub fn with(launches: &[Launch], again: Recomputed, homes: Vec<(usize, BufferIndex)>) -> Lowered {
     let Recomputed { plan, kernel_of } = again;
     let launches = kernel_of.iter().map(|&k| launches[k].clone()).collect();
     Lowered {

@@ -50,7 +50,9 @@ impl Flow {
         kept.iter().for_each(|&b| shared[b as usize] = false);
         let bytes = |b: &PlanBuffer| {
             let bytes = b.n.saturating_mul(b.dtype.size());
-            bytes.min(isize::MAX as usize / 2).next_multiple_of(ALIGNMENT)
+            bytes
+                .min(isize::MAX as usize / 2)
+                .next_multiple_of(ALIGNMENT)
         };
         let sizes = plan.buffers.iter().zip(&shared);
         let sizes = sizes.map(|(b, shared)| if *shared { bytes(b) } else { 0 });

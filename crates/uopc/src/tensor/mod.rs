@@ -57,11 +57,8 @@ pub use crate::ir::{DType, Shape, UOp};
 pub use crate::runtime::Element;
 pub use args::{Axes, Dims, Integer};
 pub use backward::{NoGrad, no_grad};
-<<<<<<< HEAD
-pub use limit::{MemoryLimit, memory_limit};
-=======
 pub(crate) use backward::{grads_on, with_grads};
->>>>>>> l0
+pub use limit::{MemoryLimit, memory_limit};
 pub use operand::Operand;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, with_engine};

@@ -119,11 +119,25 @@ pub fn jvp(
 /// # Errors
 /// Those of the function.
 pub fn checkpoint(f: &Function, args: &[Tensor]) -> Result<Vec<Tensor>> {
-    let marked = |tensors: &[Tensor], kind| -> Result<Vec<Tensor>> {
-        tensors.iter().map(|t| t.marked(kind)).collect()
-    };
-    let results = f(&marked(args, StageKind::RematInput)?)?;
-    marked(&results, StageKind::Remat)
+    checkpoint_results(&f(&checkpoint_arguments(args)?)?)
+}
+
+/// Marks for the arguments of a part that [`checkpoint_results`] ends.
+///
+/// # Errors
+/// None for well-formed tensors.
+pub fn checkpoint_arguments(args: &[Tensor]) -> Result<Vec<Tensor>> {
+    let marked = args.iter().map(|t| t.marked(StageKind::RematInput));
+    marked.collect()
+}
+
+/// Marks for the results of a part that begins at [`checkpoint_arguments`].
+///
+/// # Errors
+/// None for well-formed tensors.
+pub fn checkpoint_results(results: &[Tensor]) -> Result<Vec<Tensor>> {
+    let marked = results.iter().map(|t| t.marked(StageKind::Remat));
+    marked.collect()
 }
 
 /// The positions of the floats.

@@ -129,7 +129,10 @@ fn block(x: &Tensor, w: &[Tensor]) -> Result<Tensor> {
         heads(h.matmul(&w[2])?)?,
     );
     let scores = q.matmul(&k.swap_axes(-1, -2)?)?.mul(0.5f32)?.softmax(-1)?;
-    let mixed = scores.matmul(&v)?.permute([0, 2, 1, 3])?.reshape([2, 12, 16])?;
+    let mixed = scores
+        .matmul(&v)?
+        .permute([0, 2, 1, 3])?
+        .reshape([2, 12, 16])?;
     let x = x.add(&mixed.matmul(&w[3])?)?;
     let inner = normal(&x)?.matmul(&w[4])?.tanh()?;
     x.add(&inner.matmul(&w[5])?)
