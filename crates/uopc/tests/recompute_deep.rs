@@ -7,7 +7,7 @@ use std::env;
 use std::sync::Arc;
 use std::time::Instant;
 
-use models::{Model, numbers, scaled};
+use models::{Built, Model, numbers, scaled};
 use tempfile::TempDir;
 use uopc::compile::{self, Engine, frontier};
 use uopc::debug::Settings;
@@ -27,7 +27,7 @@ const TRANSFORMER: Model = Model {
     build: transformer,
 };
 
-fn mlp() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
+fn mlp() -> Built {
     let mut parameters: Vec<Tensor> = (0..24).map(|k| scaled(&[256, 256], k)).collect();
     parameters.push(numbers(&[4096, 256], 100));
     (parameters, |parameters| {
@@ -40,7 +40,7 @@ fn mlp() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
     })
 }
 
-fn transformer() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
+fn transformer() -> Built {
     let mut parameters = Vec::new();
     for k in (0..60).step_by(10) {
         parameters.extend((0..4).map(|j| scaled(&[256, 256], k + j)));

@@ -15,7 +15,7 @@ use crate::ir::visit::Graph;
 
 pub use super::Launch;
 use super::Passes;
-use super::explain::cost;
+use super::explain::weight;
 use super::homes::homes;
 use super::kernelize::{Kernelized, kernelize};
 use super::order::order;
@@ -109,13 +109,4 @@ pub fn with(launches: &[Launch], again: Recomputed, homes: Vec<(usize, BufferInd
         launches,
         homes,
     }
-}
-
-/// Float operations that take about as long as moving a byte does.
-const BYTE: f64 = 4.0;
-
-/// What a kernel costs when it is computed again, in float operations.
-pub fn weight(launch: &Launch) -> f64 {
-    let cost = cost(&launch.plain);
-    cost.flops as f64 + BYTE * cost.bytes as f64
 }

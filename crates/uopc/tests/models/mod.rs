@@ -4,11 +4,14 @@
 
 use uopc::{Result, Tensor, value_and_grad};
 
+/// Parameters, and what computes a loss from them.
+pub type Built = (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>);
+
 /// A loss over parameters.
 pub struct Model {
     pub name: &'static str,
-    /// The parameters, and what computes the loss.
-    pub build: fn() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>),
+    /// Makes them.
+    pub build: fn() -> Built,
 }
 
 impl Model {
@@ -54,7 +57,7 @@ pub fn scaled(shape: &[usize], seed: u32) -> Tensor {
     Tensor::from_slice(&values, shape).unwrap()
 }
 
-pub fn mlp() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
+pub fn mlp() -> Built {
     let weights = (0..10).map(|k| scaled(&[32, 32], k)).collect();
     (weights, |weights| {
         let mut h = numbers(&[64, 32], 100);
@@ -66,7 +69,7 @@ pub fn mlp() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
 }
 
 /// Twenty layers that cost alike.
-pub fn chain() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
+pub fn chain() -> Built {
     let weights = (0..20).map(|k| scaled(&[64, 64], k)).collect();
     (weights, |weights| {
         let mut h = numbers(&[1024, 64], 100);
@@ -78,7 +81,7 @@ pub fn chain() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
 }
 
 /// Convolutions of 3 by 3, as the sum over nine shifted products.
-pub fn cnn() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
+pub fn cnn() -> Built {
     let filters = (0..4).map(|k| scaled(&[3, 3, 4, 4], k)).collect();
     (filters, |filters| {
         let mut h = numbers(&[2, 10, 10, 4], 100);
@@ -101,7 +104,7 @@ pub fn cnn() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
     })
 }
 
-pub fn transformer() -> (Vec<Tensor>, fn(&[Tensor]) -> Result<Tensor>) {
+pub fn transformer() -> Built {
     let mut weights: Vec<Tensor> = (0..4).map(|k| scaled(&[16, 16], k)).collect();
     weights.push(scaled(&[16, 64], 4));
     weights.push(scaled(&[64, 16], 5));
