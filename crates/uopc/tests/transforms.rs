@@ -65,7 +65,8 @@ fn the_tangent_of_a_target_adds_to_what_reaches_it() {
     assert!((forward - reverse).abs() < 1e-12 * reverse.abs());
 }
 
-/// Each branch has a derivative that is no number where it is not taken.
+/// Each branch has a derivative that is no number where it is not taken; in every mode, and in one
+/// over the other.
 #[test]
 fn a_branch_that_is_not_taken_leaves_no_trace() {
     let (x, v, w) = (input(0, &[3]), input(1, &[3]), input(2, &[3]));
@@ -84,7 +85,11 @@ fn a_branch_that_is_not_taken_leaves_no_trace() {
         let guarded = positive.where_(&branch, &zero).unwrap();
         let first = jvp(&guarded, from_ref(&x), from_ref(&v)).unwrap();
         let second = jvp(&first, from_ref(&x), from_ref(&w)).unwrap();
-        for tangent in [first, second] {
+        // The gradient, along w, and the gradient of the tangent.
+        let reverse = gradient(&guarded, from_ref(&x)).unwrap().remove(0);
+        let over = jvp(&reverse, from_ref(&x), from_ref(&w)).unwrap();
+        let under = gradient(&first, from_ref(&x)).unwrap().remove(0);
+        for tangent in [first, second, reverse, over, under] {
             assert_eq!(
                 value(&tangent, &slots)[..2],
                 [0.0; 2],

@@ -493,12 +493,8 @@ impl Generator {
         let dtype = self.int();
         if self.chance(30) {
             // A constant position, now and then outside.
-            let indices: Vec<UOp> = (0..count)
-                .map(|k| {
-                    let at = self.rng.random_range(-1..=x.shape()[k] as i64);
-                    UOp::int(at, dtype)
-                })
-                .collect();
+            let mut at = |k: usize| self.rng.random_range(-1..=x.shape()[k] as i64);
+            let indices: Vec<UOp> = (0..count).map(|k| UOp::int(at(k), dtype)).collect();
             return x.index(&indices).map(Some);
         }
         let source = self.any();
@@ -514,8 +510,7 @@ impl Generator {
 
     /// Rows added at indices that have the shape of a node.
     fn scattered(&mut self, source: &UOp, dtype: DType) -> Result<Option<UOp>> {
-        let mut shape = self.shape();
-        shape.truncate(3);
+        let shape = self.shape();
         if shape.is_empty() {
             return Ok(None);
         }
@@ -527,8 +522,9 @@ impl Generator {
             return Ok(None);
         }
         let of = self.dtype();
-        let rows = self.like(of, &Shape::new(&rows))?;
-        rows.scatter_add(&indices, &shape).map(Some)
+        self.like(of, &Shape::new(&rows))?
+            .scatter_add(&indices, &shape)
+            .map(Some)
     }
 
     /// Indices along axes of these extents, in the shape of a node.
@@ -540,13 +536,14 @@ impl Generator {
             } else {
                 self.like(dtype, source.shape())?
             };
-            let mut at = other.cast(dtype)?;
-            if self.chance(70) {
-                // The extent plus one, so that one value lies outside.
-                let n = Scalar::from_i128(dtype, extent as i128 + 1);
-                at = at.floormod(&UOp::full(n, at.shape())?)?;
-            }
-            indices.push(at);
+            let at = other.cast(dtype)?;
+            // The extent plus one, so that one value lies outside.
+            let n = UOp::full(Scalar::from_i128(dtype, extent as i128 + 1), at.shape())?;
+            indices.push(if self.chance(70) {
+                at.floormod(&n)?
+            } else {
+                at
+            });
         }
         Ok(indices)
     }
