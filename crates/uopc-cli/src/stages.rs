@@ -5,6 +5,7 @@ use uopc::ir::UOp;
 use uopc::ir::form::{Kernel, Plan, ShapeGraph, params};
 use uopc::pass::kernelize::kernelize;
 use uopc::pass::linearize::linearize;
+use uopc::pass::order::order;
 use uopc::pass::rangeify::rangeify;
 use uopc::pass::schedule::schedule;
 use uopc::pass::simplify::{simplify_loops, simplify_shapes};
@@ -51,6 +52,7 @@ pub fn apply(
         ("strip_detach", Form::Shape(graph)) => Form::Shape(strip_detach(graph)?.0),
         ("simplify", Form::Shape(graph)) => Form::Shape(simplify_shapes(graph, settings)?.0),
         ("kernelize", Form::Shape(graph)) => Form::Plan(kernelize(graph, kernel)?.plan),
+        ("order", Form::Plan(plan)) => Form::Plan(order(plan)),
         ("rangeify", Form::Plan(plan)) => Form::Loops(rangeify(choose(plan, kernel)?)?),
         ("rangeify", Form::Shape(graph)) => Form::Loops(rangeify(&single(graph, kernel)?)?),
         ("simplify_loops", Form::Loops(loops)) => Form::Loops(simplify_loops(loops, settings)?),

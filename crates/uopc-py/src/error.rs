@@ -14,7 +14,7 @@ pub fn exception(error: Error) -> PyErr {
         Error::DType { .. } => PyTypeError::new_err(text),
         Error::Index { .. } => PyIndexError::new_err(text),
         Error::Gradient { .. } | Error::Compile { .. } => PyRuntimeError::new_err(text),
-        Error::Memory { .. } => PyMemoryError::new_err(text),
+        Error::Memory { .. } | Error::MemoryLimit { .. } => PyMemoryError::new_err(text),
         Error::File { .. } => PyOSError::new_err(text),
         Error::Unsupported { .. } => PyNotImplementedError::new_err(text),
         // Shapes, graphs, text and settings: a value that does not fit.

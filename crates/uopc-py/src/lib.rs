@@ -20,6 +20,7 @@ mod fork;
 mod gradient;
 mod interop;
 mod kernelize;
+mod memory;
 mod nn;
 mod notices;
 mod run;
@@ -43,6 +44,7 @@ fn _uopc(m: &Bound<'_, PyModule>) -> PyResult<()> {
     composite::register(m)?;
     gradient::register(m)?;
     transform::register(m)?;
+    memory::register(m)?;
     kernelize::register(m)?;
     nn::register(m)?;
     interop::register(m)?;

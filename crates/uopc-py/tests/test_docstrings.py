@@ -15,6 +15,7 @@ import uopc.io
 import uopc.kernelize
 import uopc.nn
 import uopc.tensor
+import uopc.memory
 import uopc.transform
 import uopc.tree
 import uopc.uop
@@ -28,6 +29,7 @@ MODULES = [
     uopc.kernelize,
     uopc.nn,
     uopc.tensor,
+    uopc.memory,
     uopc.transform,
     uopc.tree,
     uopc.uop,

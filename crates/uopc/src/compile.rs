@@ -5,6 +5,7 @@
 //! step whose numbers change compiles once. A plan that is not known is lowered and compiled.
 
 pub mod interp_device;
+mod limit;
 mod plans;
 pub mod search;
 mod walk;
@@ -34,9 +35,12 @@ use crate::runtime::c_device::CDevice;
 use crate::runtime::cache::ObjectCache;
 use crate::runtime::executor::{KernelTime, Ready};
 use crate::runtime::pool::IDLE_LIMIT;
-use crate::runtime::{Code, Device, Pool, Storage, interrupt};
+use crate::runtime::{Code, Device, Executable, Pool, Storage, interrupt};
+
+pub use limit::frontier;
 
 use interp_device::InterpDevice;
+use limit::Limited;
 use plans::Plans;
 use search::Search;
 use walk::Walk;
@@ -51,7 +55,7 @@ const LONG_GRAPH: usize = 2_000;
 pub struct Engine {
     settings: Settings,
     device: Box<dyn Device>,
-    plans: Plans<Compiled>,
+    plans: Plans<Known>,
     search: Search,
     launches: AtomicU64,
     peak: AtomicU64,
@@ -65,6 +69,9 @@ pub struct RealizeOptions<'a> {
     pub tape_leaves: &'a [UOp],
     /// What the text slots of the graph hold, by number.
     pub slots: &'a [(u32, Arc<Storage>)],
+    /// Bytes that the run may take at most, inputs apart; `None`: what the settings say. Under a
+    /// limit values are computed again where memory is short, and nothing is kept.
+    pub memory_limit: Option<u64>,
 }
 
 /// What [`Engine::realize`] gives.
@@ -104,6 +111,14 @@ struct Compiled {
     ready: Arc<Ready>,
     /// The nodes to keep, by position in the walk.
     kept: Vec<usize>,
+}
+
+/// A plan that is remembered.
+enum Known {
+    /// As it is.
+    Free(Compiled),
+    /// For use under limits of memory.
+    Limited(Box<Limited>),
 }
 
 impl Engine {
@@ -172,9 +187,14 @@ impl Engine {
         }
         let mut tape = Vec::new();
         if !open.is_empty() {
-            let walk = Walk::new(&open, options)?;
-            let compiled = self.plans.get(walk.text(), || self.compile(&walk))?;
-            let ready = &compiled.ready;
+            let limit = options.memory_limit.or(self.settings.memory_limit);
+            let walk = Walk::new(&open, &unless_limited(*options, limit))?;
+            let known = self.known(&walk, limit)?;
+            let (ready, kept) = match &*known {
+                Known::Free(compiled) => (compiled.ready.clone(), &compiled.kept[..]),
+                Known::Limited(limited) => (limited.within(limit.unwrap_or(u64::MAX))?, &[][..]),
+            };
+            let ready = &ready;
             self.launches.fetch_add(ready.launches() as u64, Relaxed);
             self.peak.fetch_max(ready.peak_bytes() as u64, Relaxed);
             let results = interrupt::run(ready, &walk.inputs, self.device.pool())?;
@@ -195,7 +215,7 @@ impl Engine {
                 }
                 *output = Some(storage);
             }
-            for &position in compiled.kept.iter().filter(|_| lasting) {
+            for &position in kept.iter().filter(|_| lasting) {
                 let (node, storage) = (walk.nodes[position].clone(), next());
                 settle(&node, &storage);
                 tape.push((node, storage));
@@ -209,7 +229,19 @@ impl Engine {
         })
     }
 
-    fn compile(&self, walk: &Walk) -> Result<Compiled> {
+    /// The plan of a walk, made now if it is not known. Those for use under limits are apart.
+    fn known(&self, walk: &Walk, limit: Option<u64>) -> Result<Arc<Known>> {
+        match limit {
+            None => self.plans.get(walk.text(), || self.compile(walk, false)),
+            // No text ends like this: its last word counts the roots.
+            Some(_) => {
+                let text = [walk.text(), &[u64::MAX]].concat();
+                self.plans.get(&text, || self.compile(walk, true))
+            }
+        }
+    }
+
+    fn compile(&self, walk: &Walk, limited: bool) -> Result<Known> {
         let mut clock = Clock::start(self.settings.time);
         let (graph, position_of) = walk.with_slots()?;
         let on_tape = walk.on_tape();
@@ -237,29 +269,36 @@ impl Engine {
                 .improve(launches, &self.settings, &*self.device)?;
             clock.lap("search");
         }
-        let executable = self.device.compile(&codes(&lowered))?;
+        let executable: Arc<dyn Executable> = self.device.compile(&codes(&lowered))?.into();
         clock.lap("machine code");
         let steps = lowered.launches.iter().map(|l| steps(&l.loops));
         let steps = steps.fold(0, u64::saturating_add);
         let seconds = steps as f64 / self.device.steps_per_second() as f64;
+        let expected = Duration::from_secs_f64(seconds);
+        if limited {
+            let limited = Limited::new(lowered, executable, expected, self.settings.profile);
+            return Ok(Known::Limited(Box::new(limited)));
+        }
         let plan = &lowered.plan;
         let results = [&plan.outputs[..], &buffers].concat();
+        let launches: Vec<usize> = (0..plan.kernels.len()).collect();
         let ready = Ready::new(
             plan,
+            &launches,
             executable,
             &memory.offsets,
             memory.arena,
             memory.peak,
             results,
         );
-        let ready = ready.expect(Duration::from_secs_f64(seconds));
+        let ready = ready.expect(expected);
         let ready = Arc::new(if self.settings.profile {
             ready.timed()
         } else {
             ready
         });
         clock.lap("the rest of the plan");
-        Ok(Compiled { ready, kept })
+        Ok(Known::Free(Compiled { ready, kept }))
     }
 
     /// The C text of the kernels that compute the roots.
@@ -280,7 +319,11 @@ impl Engine {
     /// What the kernels of the plans that it remembers took so far, if the settings ask for that.
     pub fn kernel_times(&self) -> Vec<KernelTime> {
         let plans = self.plans.all().into_iter();
-        plans.flat_map(|plan| plan.ready.times()).collect()
+        let ready = plans.flat_map(|known| match &*known {
+            Known::Free(compiled) => vec![compiled.ready.clone()],
+            Known::Limited(limited) => limited.all(),
+        });
+        ready.flat_map(|ready| ready.times()).collect()
     }
 
     /// Forgets all plans; the next realisation of each graph makes its plan anew. Values stay.
@@ -304,6 +347,17 @@ impl Engine {
             launches: self.launches.load(Relaxed),
             peak_bytes: self.peak.load(Relaxed),
         }
+    }
+}
+
+/// Under a limit nothing is kept after the run.
+fn unless_limited(options: RealizeOptions, limit: Option<u64>) -> RealizeOptions {
+    match limit {
+        None => options,
+        Some(_) => RealizeOptions {
+            tape_leaves: &[],
+            ..options
+        },
     }
 }
 
@@ -457,9 +511,13 @@ pub fn lower_with_inputs(
             }
         )
     };
+    let limited = |lowered: Lowered| match settings.memory_limit {
+        Some(limit) => limit::lowered_within(lowered, limit),
+        None => Ok(lowered),
+    };
     if visit::toposort(roots).iter().any(is_text) {
         let graph = verify::shape_graph(roots.to_vec())?;
-        let lowered = pipeline::lower(&graph, name, settings)?;
+        let lowered = limited(pipeline::lower(&graph, name, settings)?)?;
         let slots = lowered.plan.buffers.iter().filter_map(|b| match b.role {
             Role::Input(slot) => Some((slot, UOp::slot(slot, b.dtype, b.n))),
             Role::Output | Role::Temporary => None,
@@ -469,7 +527,7 @@ pub fn lower_with_inputs(
     }
     let roots: Vec<&UOp> = roots.iter().collect();
     let walk = Walk::new(&roots, &RealizeOptions::default())?;
-    let lowered = pipeline::lower(&walk.with_slots()?.0, name, settings)?;
+    let lowered = limited(pipeline::lower(&walk.with_slots()?.0, name, settings)?)?;
     let read = lowered.plan.buffers.iter().filter_map(|b| match b.role {
         Role::Input(slot) => Some(slot),
         Role::Output | Role::Temporary => None,

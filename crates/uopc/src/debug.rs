@@ -60,6 +60,8 @@ variables! {
         "what runs kernels: C through the system's compiler, or the interpreter; auto takes C if there is a compiler";
     UOPC_THREADS: "1 to 256", "the processors that the process may use",
         "how many threads run a kernel; results do not depend on it";
+    UOPC_MEMORY_LIMIT: "bytes, or a number followed by K, M or G", "none",
+        "the most memory that a computation takes beside what it reads: values are computed again where it is short; results do not depend on it";
     UOPC_SHARED: "required", "not set",
         "let uopc's own tests fail instead of being skipped where data beside the checkout are missing";
     UOPC_DEEP: "anything", "not set",
@@ -148,6 +150,8 @@ pub struct Settings {
     pub device: DeviceChoice,
     /// `UOPC_THREADS`; `None`: as many as the process has processors.
     pub threads: Option<usize>,
+    /// `UOPC_MEMORY_LIMIT`, in bytes; [`memory_limit`](crate::memory_limit) sets one for a while.
+    pub memory_limit: Option<u64>,
     /// `CC`.
     pub cc: Option<String>,
     /// `UOPC_CACHE_DIR`; `None`: nothing is kept between processes.
@@ -172,6 +176,7 @@ impl Default for Settings {
             machine: Machine::native(),
             device: DeviceChoice::Auto,
             threads: None,
+            memory_limit: None,
             cc: None,
             cache_dir: None,
             cache_limit: 1 << 30,
@@ -301,10 +306,11 @@ impl Settings {
                 let layouts = text.parse().ok();
                 self.search = layouts.filter(|n| *n <= MAX_SEARCH)?;
             }
+            "UOPC_MEMORY_LIMIT" => self.memory_limit = Some(bytes_of(text)?),
             // Only tests read these.
             "UOPC_SHARED" | "UOPC_DEEP" | "UOPC_PERF" => {}
             "CC" => self.cc = Some(text.to_string()),
-            "UOPC_CACHE_LIMIT" => self.cache_limit = bytes(text)?,
+            "UOPC_CACHE_LIMIT" => self.cache_limit = bytes_of(text)?,
             _ => unreachable!("every variable of the table is set here or by the caller"),
         }
         Some(())
@@ -352,7 +358,15 @@ fn switch(text: &str) -> Option<bool> {
     }
 }
 
-fn bytes(text: &str) -> Option<u64> {
+/// A size: bytes, or a number followed by K, M or G, which are powers of 1024.
+///
+/// ```
+/// use uopc::debug::bytes_of;
+///
+/// assert_eq!(bytes_of("512M"), Some(512 << 20));
+/// assert_eq!(bytes_of("12 apples"), None);
+/// ```
+pub fn bytes_of(text: &str) -> Option<u64> {
     let (digits, shift) = match text.strip_suffix(['K', 'M', 'G']) {
         Some(digits) if text.ends_with('K') => (digits, 10),
         Some(digits) if text.ends_with('M') => (digits, 20),

@@ -97,6 +97,21 @@ pub enum Error {
         /// How much was asked for.
         bytes: usize,
     },
+    /// A limit of memory below what a plan can do with.
+    #[error(
+        "memory limit: {limit} bytes are not enough for this plan, however much of it is computed \
+         again; the least this plan reaches is {least} bytes; raise the limit, or use smaller \
+         tensors or batches{}",
+        at(site)
+    )]
+    MemoryLimit {
+        /// The limit that was set, in bytes.
+        limit: u64,
+        /// The smallest limit that works.
+        least: usize,
+        /// Where the values were asked for.
+        site: Option<Site>,
+    },
     /// The caller's check asked to stop; see [`crate::runtime::interrupt`].
     #[error("interrupted; the values that were being computed can be asked for again")]
     Interrupted,

@@ -23,7 +23,8 @@ pub mod data;
 
 pub use error::{Error, Result};
 pub use ir::DType;
-pub use tensor::Tensor;
+pub use tensor::{Tensor, memory_limit};
 pub use transform::{
-    grad, gradcheck, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap,
+    checkpoint, grad, gradcheck, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp,
+    vmap,
 };

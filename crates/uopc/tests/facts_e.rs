@@ -8,8 +8,9 @@ use std::sync::Arc;
 use oracle::*;
 use uopc::Tensor;
 use uopc::autodiff::{gradient, jvp};
-use uopc::compile::Engine;
+use uopc::compile::{Engine, lower};
 use uopc::debug::Settings;
+use uopc::ir::form::Kernel;
 use uopc::ir::op::{Op, ReduceOp, StageKind};
 use uopc::ir::visit::{Graph, substitute, toposort};
 use uopc::ir::{DType, UOp};
@@ -207,6 +208,52 @@ fn e2_the_stabilising_maximum_costs_no_gradient_work() {
     let full = gradient(&costly[0], &[x]).unwrap();
     assert_close(&value(&full[0], &slots), &value(&found[0], &slots), 1e-13);
     assert!(Graph::new(&full).len() > ours);
+}
+
+#[test]
+fn e4_a_checkpoint_computes_the_forward_pass_again_in_the_backward_pass() {
+    // Three products of matrices, the value of each read by the next and by its own gradient.
+    let w = Tensor::from([[0.5f32, -0.25], [1.0, 0.75]]);
+    let layer = |(w, x): &(Tensor, Tensor)| x.matmul(w)?.exp()?.matmul(w)?.sin();
+    let step = |layer: &dyn Fn(&(Tensor, Tensor)) -> uopc::Result<Tensor>| {
+        let loss = |w: &Tensor| {
+            let x = Tensor::from([[1.0f32, 2.0], [3.0, -1.0]]);
+            let h = layer(&(w.clone(), layer(&(w.clone(), x))?))?;
+            layer(&(w.clone(), h))?.square()?.sum(..)
+        };
+        uopc::value_and_grad(loss)(&w).unwrap()
+    };
+    let (value, gradient) = step(&layer);
+    let (same_value, same_gradient) = step(&uopc::checkpoint(layer));
+    let lower = |roots: &[UOp]| lower(roots, None, &Settings::default()).unwrap();
+    let plain = lower(&[value.uop(), gradient.uop()]);
+    let saving = lower(&[same_value.uop(), same_gradient.uop()]);
+    // Some kernels run twice, and the copies are the same kernels in new buffers.
+    let copies: Vec<usize> = (0..saving.plan.buffers.len())
+        .filter(|&b| saving.plan.buffers[b].reason.ends_with("computed again"))
+        .collect();
+    assert!(!copies.is_empty());
+    assert_eq!(
+        saving.plan.kernels.len(),
+        plain.plan.kernels.len() + copies.len()
+    );
+    for b in copies {
+        let again = |k: &&Kernel| k.outs[0].1 as usize == b;
+        let again = saving.plan.kernels.iter().find(again).unwrap();
+        let same = saving.plan.kernels.iter().filter(|k| k.body == again.body);
+        assert!(same.count() >= 2);
+    }
+    // No bit changes, and without a gradient nothing is computed twice.
+    let numbers = |t: &Tensor| t.to_vec::<f32>().unwrap();
+    let engine = Arc::new(Engine::new(Settings::default()).unwrap());
+    with_engine(&engine, || {
+        assert_eq!(numbers(&value), numbers(&same_value));
+        assert_eq!(numbers(&gradient), numbers(&same_gradient));
+    });
+    assert_eq!(
+        lower(&[same_value.uop()]).plan.kernels.len(),
+        lower(&[value.uop()]).plan.kernels.len()
+    );
 }
 
 #[test]

@@ -34,6 +34,8 @@ use uopc::rules::{self, scalar_rules, shape_rules};
 mod passes {
     pub use uopc::pass::kernelize::kernelize;
     pub use uopc::pass::linearize::linearize;
+    pub use uopc::pass::order::order;
+    pub use uopc::pass::pipeline::lower;
     pub use uopc::pass::rangeify::rangeify;
     pub use uopc::pass::simplify::simplify_loops;
     pub use uopc::pass::strip_detach::strip_detach;
@@ -306,13 +308,41 @@ fn kernelize() {
         let plan = passes::kernelize(&before, parsed.name.as_deref())
             .map_err(text)?
             .plan;
-        for (seed, kind) in DRAWS {
-            let slots = inputs(before.roots(), seed, kind);
-            let expected = eval(before.roots(), &slots)?;
-            same_elements(&expected, &run_plan(&plan, &slots)?)?;
-        }
+        plan_computes(&before, &plan)?;
         file.compare(&plan.to_uir().map_err(text)?)
     });
+}
+
+#[test]
+fn order() {
+    each("order", |file| {
+        let before = shape_graph(file)?;
+        let plan = passes::kernelize(&before, None).map_err(text)?.plan;
+        let plan = passes::order(&plan);
+        plan_computes(&before, &plan)?;
+        file.compare(&plan.to_uir().map_err(text)?)
+    });
+}
+
+/// From a marked graph to a plan in which kernels run again.
+#[test]
+fn recompute() {
+    each("recompute", |file| {
+        let before = shape_graph(file)?;
+        let lowered = passes::lower(&before, None, &Settings::default()).map_err(text)?;
+        plan_computes(&before, &lowered.plan)?;
+        file.compare(&lowered.plan.to_uir().map_err(text)?)
+    });
+}
+
+/// Whether a plan computes what the graph says.
+fn plan_computes(graph: &ShapeGraph, plan: &Plan) -> Result<(), String> {
+    for (seed, kind) in DRAWS {
+        let slots = inputs(graph.roots(), seed, kind);
+        let expected = eval(graph.roots(), &slots)?;
+        same_elements(&expected, &run_plan(plan, &slots)?)?;
+    }
+    Ok(())
 }
 
 /// The values of a plan's outputs, kernel by kernel in the graph interpreter.

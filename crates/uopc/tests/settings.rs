@@ -35,6 +35,7 @@ fn each_variable_sets_its_field() {
         ("CC", "clang -m64"),
         ("UOPC_CACHE_DIR", "c"),
         ("UOPC_CACHE_LIMIT", "3M"),
+        ("UOPC_MEMORY_LIMIT", "512M"),
     ])
     .expect("all values are valid");
     assert_eq!(settings.dump, Dump::After("kernelize".into()));
@@ -49,6 +50,7 @@ fn each_variable_sets_its_field() {
     assert_eq!(settings.cc.as_deref(), Some("clang -m64"));
     assert_eq!(settings.cache_dir.as_deref(), Some(Path::new("c")));
     assert_eq!(settings.cache_limit, 3 << 20);
+    assert_eq!(settings.memory_limit, Some(512 << 20));
 }
 
 #[test]
@@ -152,6 +154,6 @@ fn only_passes_that_keep_the_form_can_be_left_out() {
     assert_eq!(
         without("rangeify").unwrap_err().to_string(),
         "UOPC_DISABLE: rangeify can't be left out, as it makes the loop graph; the passes that \
-         can are strip_detach, simplify, simplify_loops, schedule"
+         can are strip_detach, simplify, order, simplify_loops, schedule"
     );
 }

@@ -330,7 +330,7 @@ fn every_error_says_what_to_do() {
         (
             "%0 = stage 1.0, there",
             17,
-            "stage needs one of materialise, detach, remat, within here, as in stage %0, detach",
+            "stage needs one of materialise, detach, remat, remat_input, within here, as in stage %0, detach",
         ),
         (
             "%0 = sin 1.0, 4",

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use uopc::backend::c::render::render;
 use uopc::debug::{Schedule, Settings};
-use uopc::ir::form::{LoopGraph, Plan, Program};
-use uopc::ir::verify;
+use uopc::ir::form::{LoopGraph, Plan, Program, ShapeGraph};
+use uopc::ir::visit::toposort;
+use uopc::ir::{Op, UOp, verify};
 use uopc::pass::rangeify::rangeify;
 
 use crate::examples::{self, EXAMPLES};
@@ -17,6 +18,8 @@ use crate::table::Table;
 
 /// The name of the stage before all passes.
 const GRAPH: &str = "graph";
+/// The name of the stage at which kernels are copied, for those graphs that ask for it.
+const RECOMPUTE: &str = "recompute";
 /// The name of the stage behind all passes.
 const CODE: &str = "c";
 
@@ -50,9 +53,16 @@ pub struct Args {
 /// # Errors
 /// When there is no such file or example, or a pass fails.
 pub fn show(args: &Args, out: &mut dyn Write) -> Result<()> {
-    for name in args.stages.iter().filter(|s| *s != GRAPH && *s != CODE) {
+    let no_pass = [GRAPH, RECOMPUTE, CODE];
+    for name in args
+        .stages
+        .iter()
+        .filter(|s| !no_pass.contains(&s.as_str()))
+    {
         stages::find(name).map_err(|failure| {
-            Failure::usage(format!("{failure}; `graph` and `c` are stages, too"))
+            Failure::usage(format!(
+                "{failure}; `graph`, `recompute` and `c` are stages, too"
+            ))
         })?;
     }
     let Some(graph) = &args.graph else {
@@ -108,10 +118,12 @@ impl Printer<'_> {
     fn form(&mut self, form: &Form, name: Option<&str>) -> Result<()> {
         self.stage(GRAPH, &format!(": the {}", form.name()), &form.text()?)?;
         match form {
-            Form::Shape(_) => {
+            Form::Shape(graph) => {
                 let stripped = self.pass("strip_detach", form, None)?;
                 let simple = self.pass("simplify", &stripped, None)?;
-                match self.pass("kernelize", &simple, name)? {
+                let split = self.pass("kernelize", &simple, name)?;
+                let ordered = self.pass("order", &split, None)?;
+                match self.recomputed(graph, ordered, name)? {
                     Form::Plan(plan) => self.plan(&plan),
                     other => unreachable!("kernelize gives a plan, not a {}", other.name()),
                 }
@@ -123,6 +135,23 @@ impl Printer<'_> {
             }
             Form::Program(program) => self.code(std::slice::from_ref(program)),
         }
+    }
+
+    /// The plan with what is computed again: between marks of the graph, and for a limit of memory.
+    fn recomputed(&mut self, graph: &ShapeGraph, plan: Form, name: Option<&str>) -> Result<Form> {
+        let marks = |u: &UOp| matches!(u.op(), Op::Stage(kind) if kind.bounds());
+        let marked = toposort(graph.roots()).iter().any(marks);
+        if !marked && self.settings.memory_limit.is_none() {
+            return Ok(plan);
+        }
+        let lowered = uopc::compile::lower(graph.roots(), name, self.settings)?;
+        let again = Form::Plan(lowered.plan);
+        let title = ": values that are computed again instead of kept";
+        match again.text()? == plan.text()? {
+            true => self.stage(RECOMPUTE, title, "; (unchanged)\n")?,
+            false => self.stage(RECOMPUTE, title, &again.text()?)?,
+        }
+        Ok(again)
     }
 
     fn plan(&mut self, plan: &Plan) -> Result<()> {

@@ -51,7 +51,8 @@ from ._uopc import (
     uint64,
 )
 from .tensor import Tensor, no_grad
-from . import composite, data, gradient, io, kernelize, nn, transform, tree, uop
+from . import composite, data, gradient, io, kernelize, memory, nn, transform, tree, uop
+from .memory import checkpoint, memory_limit
 from .transform import (
     grad,
     gradcheck,
@@ -76,6 +77,7 @@ __all__ = [
     "bf16",
     "bfloat16",
     "bool_",
+    "checkpoint",
     "composite",
     "data",
     "f16",
@@ -105,6 +107,8 @@ __all__ = [
     "jacrev",
     "jvp",
     "kernelize",
+    "memory",
+    "memory_limit",
     "nn",
     "no_grad",
     "stop_gradient",

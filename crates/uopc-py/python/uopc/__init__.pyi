@@ -9,10 +9,13 @@ from . import data as data
 from . import gradient as gradient
 from . import io as io
 from . import kernelize as kernelize
+from . import memory as memory
 from . import nn as nn
 from . import transform as transform
 from . import tree as tree
 from . import uop as uop
+from .memory import checkpoint as checkpoint
+from .memory import memory_limit as memory_limit
 from .tensor import Tensor as Tensor
 from .tensor import no_grad as no_grad
 from .transform import grad as grad
@@ -40,6 +43,7 @@ __all__ = [
     "bf16",
     "bfloat16",
     "bool_",
+    "checkpoint",
     "composite",
     "data",
     "f16",
@@ -69,6 +73,8 @@ __all__ = [
     "jacrev",
     "jvp",
     "kernelize",
+    "memory",
+    "memory_limit",
     "nn",
     "no_grad",
     "stop_gradient",

@@ -39,7 +39,7 @@ class Ops(enum.Enum):
                               that the library chooses
     SCAN                      Ops.ADD, Ops.MAX or Ops.MUL
     CUSTOM                    the name
-    STAGE                     "detach", "materialise", "remat" or "within"
+    STAGE                     "detach", "materialise", "remat", "remat_input" or "within"
     RANGE                     (id, exec), exec "serial", "unroll", "vector" or "thread"; an id
                               alone is taken as serial
     STORE                     (combine, gated), combine "set", "add", "max", "mul" or "mulacc";

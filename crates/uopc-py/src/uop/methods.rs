@@ -290,7 +290,8 @@ impl PyUOp {
     // ---- markers ----
 
     /// The same value with a request: "detach" stops gradients, "materialise" gives the value a
-    /// buffer of its own, "remat" bounds a part that is computed again instead of kept.
+    /// buffer of its own, "remat_input" and "remat" are on the arguments and the results of a part that is
+    /// computed again instead of kept.
     ///
     /// Raises ValueError for another word.
     ///

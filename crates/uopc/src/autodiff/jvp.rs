@@ -194,7 +194,8 @@ fn is_broadcast(factor: &UOp) -> bool {
     let mut u = factor;
     for _ in 0..REACH {
         let op = u.op();
-        if !op.is_movement() && !matches!(op, Op::Cast(_)) {
+        let is_mark = matches!(op, Op::Stage(kind) if kind.bounds());
+        if !op.is_movement() && !matches!(op, Op::Cast(_)) && !is_mark {
             break;
         }
         repeats |= matches!(op, Op::Expand(_));
@@ -328,7 +329,11 @@ fn rule(u: &UOp, t: &[Option<UOp>]) -> Result<Terms> {
 
         // The identity; `carries` has stopped what is detached.
         Op::Stage(
-            StageKind::Materialise | StageKind::Remat | StageKind::Within | StageKind::Detach,
+            StageKind::Materialise
+            | StageKind::Remat
+            | StageKind::RematInput
+            | StageKind::Within
+            | StageKind::Detach,
         ) => Ok(only().clone()),
 
         Op::Range { .. }

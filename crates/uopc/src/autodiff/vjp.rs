@@ -144,7 +144,11 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
 
         // The identity; `carries` has stopped what is detached.
         Op::Stage(
-            StageKind::Materialise | StageKind::Remat | StageKind::Within | StageKind::Detach,
+            StageKind::Materialise
+            | StageKind::Remat
+            | StageKind::RematInput
+            | StageKind::Within
+            | StageKind::Detach,
         ) => Ok(g.clone()),
 
         Op::Range { .. }

@@ -1,4 +1,6 @@
 //! Which sums are contractions: decided once, from structure, when a REDUCE is built.
+//!
+//! Marks of what is computed again are looked through: values do not depend on them.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -56,6 +58,7 @@ pub fn fold_of(op: ReduceOp, x: &UOp, n: usize) -> Fold {
                 axes = before(product, axes);
                 product = &product.src()[0];
             }
+            Op::Stage(kind) if kind.bounds() => product = &product.src()[0],
             Op::Mul => {
                 let both = product
                     .src()
@@ -70,13 +73,17 @@ pub fn fold_of(op: ReduceOp, x: &UOp, n: usize) -> Fold {
 }
 
 /// The product that a chain sums, if its source is one: `(product, seen through)` where the
-/// second lists the movement ops passed, outermost first.
+/// second lists the movement ops and marks passed, outermost first.
 pub fn chain_product(x: &UOp) -> Option<(UOp, Vec<UOp>)> {
     let mut through = Vec::new();
     let mut product = x;
     for _ in 0..REACH {
         match product.op() {
             Op::Permute(_) | Op::Reshape(_) => {
+                through.push(product.clone());
+                product = &product.src()[0];
+            }
+            Op::Stage(kind) if kind.bounds() => {
                 through.push(product.clone());
                 product = &product.src()[0];
             }
@@ -96,6 +103,7 @@ pub fn may_be_chained(u: &UOp) -> bool {
         for _ in 0..REACH {
             match u.op() {
                 Op::Expand(_) => return true,
+                Op::Stage(kind) if kind.bounds() => u = &u.src()[0],
                 op if op.is_movement() || matches!(op, Op::Cast(_)) => u = &u.src()[0],
                 _ => return false,
             }
@@ -107,6 +115,7 @@ pub fn may_be_chained(u: &UOp) -> bool {
         match product.op() {
             Op::Mul => return product.dtype().is_float() && product.src().iter().all(repeats),
             op if op.is_movement() => product = &product.src()[0],
+            Op::Stage(kind) if kind.bounds() => product = &product.src()[0],
             _ => return false,
         }
     }
@@ -135,6 +144,7 @@ fn is_broadcast_factor(factor: &UOp, mut axes: Axes) -> bool {
                 }
             }
             Op::Cast(_) => {}
+            Op::Stage(kind) if kind.bounds() => {}
             Op::Const(_) => return false,
             _ => return expanded,
         }

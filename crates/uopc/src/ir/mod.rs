@@ -22,6 +22,7 @@ pub mod form;
 pub mod verify;
 pub mod print;
 pub mod parse;
+pub mod parts;
 pub mod plan_text;
 
 pub use dtype::DType;

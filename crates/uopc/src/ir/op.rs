@@ -326,11 +326,21 @@ text_enum! {
         Materialise = "materialise",
         /// Stop gradients here; nothing at run time.
         Detach = "detach",
-        /// Bounds of a part whose values are computed again instead of kept.
+        /// A result of a part whose values are computed again instead of kept.
         Remat = "remat",
+        /// An argument of such a part.
+        RematInput = "remat_input",
         /// Store the value in scratch memory of the kernel that reads it, in one piece for each point
         /// of the axes that it shares with the kernel's result.
         Within = "within",
+    }
+}
+
+impl StageKind {
+    /// Whether it only says where a part begins or ends that is computed again: values and the
+    /// order of sums do not depend on it.
+    pub fn bounds(self) -> bool {
+        matches!(self, StageKind::Remat | StageKind::RematInput)
     }
 }
 

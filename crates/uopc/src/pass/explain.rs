@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::pipeline::Lowered;
+use super::pipeline::{Launch, Lowered};
 use crate::ir::form::{LoopGraph, Role, params};
 use crate::ir::op::Combine;
 use crate::ir::visit::toposort;
@@ -29,6 +29,16 @@ pub fn cost(loops: &LoopGraph) -> Cost {
         flops: flops.fold(0, u64::saturating_add),
         bytes: bytes.fold(0, u64::saturating_add),
     }
+}
+
+/// Float operations that take about as long as moving a byte does.
+const BYTE: f64 = 4.0;
+
+/// What a launch costs when it runs once more, in float operations: those that it does, and what it
+/// moves.
+pub fn weight(launch: &Launch) -> f64 {
+    let cost = cost(&launch.plain);
+    cost.flops as f64 + BYTE * cost.bytes as f64
 }
 
 /// About how many steps a launch takes, for guesses of its time: each statement's store, loads and

@@ -6,8 +6,10 @@ pub mod homes;
 pub mod kernelize;
 pub mod linearize;
 pub mod memory;
+pub mod order;
 pub mod pipeline;
 pub mod rangeify;
+pub mod recompute;
 pub mod schedule;
 pub mod simplify;
 pub mod strip_detach;
@@ -51,7 +53,7 @@ pub struct PassInfo {
 pub const PASSES: &[PassInfo] = &[
     PassInfo {
         name: "strip_detach",
-        description: "drop the markers that only autodiff reads",
+        description: "drop the markers that kernels do not need",
         takes: "shape graph",
         gives: "shape graph",
     },
@@ -65,6 +67,12 @@ pub const PASSES: &[PassInfo] = &[
         name: "kernelize",
         description: "split into kernels: decide what becomes a buffer",
         takes: "shape graph",
+        gives: "plan",
+    },
+    PassInfo {
+        name: "order",
+        description: "put kernels in an order that takes less memory",
+        takes: "plan",
         gives: "plan",
     },
     PassInfo {

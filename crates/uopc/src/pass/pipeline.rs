@@ -10,12 +10,16 @@ use crate::debug::Settings;
 use crate::error::Result;
 use crate::ir::UOp;
 use crate::ir::form::{BufferIndex, Plan, ShapeGraph};
+use crate::ir::parts::parts;
 use crate::ir::visit::Graph;
 
 pub use super::Launch;
 use super::Passes;
+use super::explain::weight;
 use super::homes::homes;
 use super::kernelize::{Kernelized, kernelize};
+use super::order::order;
+use super::recompute::{Flow, Recomputed, marks, recompute};
 use super::simplify::simplify_shapes;
 use super::strip_detach::strip_detach;
 
@@ -38,7 +42,7 @@ pub struct Lowered {
 pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Result<Lowered> {
     let mut passes = Passes::new(settings);
 
-    // Markers go first: only autodiff reads them, and they would hide what rules look for.
+    // Markers go first: they would hide what rules look for.
     let (stripped, unmarked) = passes.run("strip_detach", graph, || {
         match settings.disable.contains("strip_detach") {
             true => Ok((graph.clone(), Graph::new(graph.roots()).nodes)),
@@ -56,6 +60,12 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
     let Kernelized { plan, buffer_of } =
         passes.run("kernelize", &simple, || kernelize(&simple, name))?;
 
+    // Whose results are needed when decides what is alive at once.
+    let plan = match settings.disable.contains("order") {
+        true => plan,
+        false => passes.run("order", &plan, || Ok(order(&plan)))?,
+    };
+
     // Layers that are alike have kernels whose bodies are one node: each is lowered once.
     let mut launches: Vec<Launch> = Vec::with_capacity(plan.kernels.len());
     let mut known: FxHashMap<(&[UOp], Vec<u32>, &str), usize> = FxHashMap::default();
@@ -72,12 +82,31 @@ pub fn lower(graph: &ShapeGraph, name: Option<&str>, settings: &Settings) -> Res
         launches.push(launch);
     }
     passes.end();
-    let homes = homes(graph, &unmarked, &stripped, &simplified, |u| {
+    let mut homes = homes(graph, &unmarked, &stripped, &simplified, |u| {
         buffer_of.get(u).copied()
     });
+    // Last, as copies of kernels have their loops already.
+    let flow = Flow::new(&plan, &[], |k| weight(&launches[k]));
+    let parts = parts(&Graph::new(graph.roots()));
+    let cuts = marks::cuts(&plan, &flow, &parts, &mut homes);
+    if cuts.iter().any(|c| !c.is_empty()) {
+        let again = recompute(&plan, &flow, &cuts);
+        return Ok(with(&launches, again, homes));
+    }
     Ok(Lowered {
         plan,
         launches,
         homes,
     })
+}
+
+/// A plan with copies of kernels, and the launches of what they are copies of.
+pub fn with(launches: &[Launch], again: Recomputed, homes: Vec<(usize, BufferIndex)>) -> Lowered {
+    let Recomputed { plan, kernel_of } = again;
+    let launches = kernel_of.iter().map(|&k| launches[k].clone()).collect();
+    Lowered {
+        plan,
+        launches,
+        homes,
+    }
 }

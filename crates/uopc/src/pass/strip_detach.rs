@@ -1,7 +1,8 @@
-//! Strip detach: drop the markers that only autodiff reads, so that they cost nothing to run.
+//! Strip detach: drop the markers that kernels do not need, so that they cost nothing to run.
 //!
 //! In:       ShapeGraph.
-//! Out:      ShapeGraph without `stage detach` and `custom`, whose body takes its place.
+//! Out:      ShapeGraph without `stage detach`, `stage remat`, `stage remat_input` and `custom`,
+//!           whose body takes its place.
 //! Keeps:    the value of every root, bit for bit.
 //! Ensures:  every other node is unchanged.
 //! Cost:     linear in nodes.
@@ -22,7 +23,10 @@ pub fn strip_detach(shapes: &ShapeGraph) -> Result<(ShapeGraph, Vec<UOp>)> {
     let mut became = Vec::with_capacity(graph.len());
     let roots = graph.map(|_, u, src| {
         let new = match u.op() {
-            Op::Stage(StageKind::Detach) | Op::Custom(_) => src[0].clone(),
+            Op::Stage(StageKind::Detach | StageKind::Remat | StageKind::RematInput) => {
+                src[0].clone()
+            }
+            Op::Custom(_) => src[0].clone(),
             _ => u.with_src(src)?,
         };
         became.push(new.clone());

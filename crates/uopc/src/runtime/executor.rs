@@ -18,7 +18,7 @@ pub type Results = SmallVec<[Arc<Storage>; 4]>;
 
 /// A plan that is ready to run, from any thread, several at a time.
 pub struct Ready {
-    executable: Box<dyn Executable>,
+    executable: Arc<dyn Executable>,
     steps: Vec<Step>,
     /// Where each buffer of the plan is.
     places: Vec<Location>,
@@ -72,12 +72,13 @@ enum Location {
 }
 
 impl Ready {
-    /// Puts a plan together with its launches and with the arena offsets of its temporaries
-    /// (`None`: memory of its own). `peak` is what the memory planner says a run takes. A run
-    /// gives the `results`, which are inputs or have memory of their own.
+    /// Puts a plan together with its launches, one for each kernel by number, and with the arena
+    /// offsets of its temporaries (`None`: memory of its own). `peak` is what the memory planner
+    /// says a run takes. A run gives the `results`, which are inputs or have memory of their own.
     pub fn new(
         plan: &Plan,
-        executable: Box<dyn Executable>,
+        launches: &[usize],
+        executable: Arc<dyn Executable>,
         offsets: &[Option<usize>],
         arena: usize,
         peak: usize,
@@ -96,7 +97,7 @@ impl Ready {
                 }
             }
         });
-        let steps = plan.kernels.iter().enumerate().map(|(launch, kernel)| {
+        let steps = plan.kernels.iter().zip(launches).map(|(kernel, &launch)| {
             let bound = |slot: u32| {
                 let mut buffers = kernel.outs.iter().chain(&kernel.ins);
                 let found = buffers.find(|(s, _)| *s == slot);

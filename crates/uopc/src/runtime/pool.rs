@@ -126,20 +126,29 @@ impl Pool {
     }
 }
 
+/// The bytes that a pool counts for a request while it is in use; `usize::MAX` for sizes that no
+/// machine has.
+pub fn taken(bytes: usize) -> usize {
+    capacity(bytes).unwrap_or(usize::MAX)
+}
+
 /// The capacity for a request: four sizes for each power of two, so that at most a fifth is
-/// wasted and similar requests share blocks. `None` for sizes that no machine has.
+/// wasted and similar requests share blocks; sixteen where blocks are large, so that it is a
+/// seventeenth of those. `None` for sizes that no machine has.
 fn capacity(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(ALIGNMENT);
-    let step = (bytes.checked_next_power_of_two()? / 8).max(ALIGNMENT);
-    let capacity = bytes.checked_next_multiple_of(step)?;
+    let power = bytes.checked_next_power_of_two()?;
+    let steps = if power > LARGE { 32 } else { 8 };
+    let capacity = bytes.checked_next_multiple_of((power / steps).max(ALIGNMENT))?;
     (capacity <= isize::MAX as usize - LARGE).then_some(capacity)
 }
 
-/// The number of a capacity among all that [`capacity`] gives: four for each power of two.
+/// The number of a capacity among all that [`capacity`] gives: room for sixteen for each power of
+/// two.
 fn class(capacity: usize) -> usize {
     let octave = (capacity / ALIGNMENT).ilog2();
-    let quarter = ((4 * (capacity / ALIGNMENT)) >> octave) - 4;
-    4 * octave as usize + quarter
+    let part = ((16 * (capacity / ALIGNMENT)) >> octave) - 16;
+    16 * octave as usize + part
 }
 
 /// Unused blocks.

@@ -30,6 +30,7 @@ mod formulas;
 mod history;
 mod host;
 mod index;
+mod limit;
 mod matmul;
 mod movement;
 mod operand;
@@ -45,6 +46,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
+use crate::ir::op::StageKind;
 use crate::runtime::Storage;
 
 pub(crate) use argument::is_argument;
@@ -56,6 +58,7 @@ pub use crate::runtime::Element;
 pub use args::{Axes, Dims, Integer};
 pub use backward::{NoGrad, no_grad};
 pub(crate) use backward::{grads_on, with_grads};
+pub use limit::{MemoryLimit, memory_limit};
 pub use operand::Operand;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, with_engine};
@@ -135,6 +138,11 @@ impl Tensor {
     fn map(&self, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<Tensor> {
         let (node, needs_grad) = self.read();
         Ok(Tensor::derived(f(&node)?, needs_grad))
+    }
+
+    /// The same values, with a mark on them.
+    pub(crate) fn marked(&self, kind: StageKind) -> Result<Tensor> {
+        self.map(|u| u.stage(kind))
     }
 
     fn read(&self) -> (UOp, bool) {

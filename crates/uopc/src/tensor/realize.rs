@@ -16,11 +16,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::history::{self, Kept, Tape};
+use super::limit;
 use super::{Handle, Operand, Result, Site, Tensor, UOp, argument, dtype_error, shape_error};
 use crate::compile::{Engine, RealizeOptions, Realized};
 use crate::ir::Op;
 use crate::ir::op::BufferId;
+use crate::ir::parts::parts;
 use crate::ir::positions::Positions;
+use crate::ir::visit::Graph;
 use crate::runtime::Storage;
 
 thread_local! {
@@ -85,11 +88,28 @@ impl Drop for EnteredEngine {
 /// Computes nodes as one plan, by the engine in use.
 fn compute(nodes: &[UOp], options: &RealizeOptions) -> Result<Realized> {
     let nodes = &*argument::with_values(nodes)?;
+    let options = &RealizeOptions {
+        memory_limit: limit::on_this_thread(),
+        ..*options
+    };
     let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
     match &chosen {
         Some(engine) => engine.realize(nodes, options),
         None => Engine::global()?.realize(nodes, options),
     }
+}
+
+/// Whether a limit of memory holds for what this thread computes.
+fn is_limited() -> Result<bool> {
+    if limit::on_this_thread().is_some() {
+        return Ok(true);
+    }
+    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
+    let settings = match &chosen {
+        Some(engine) => engine.settings(),
+        None => Engine::global()?.settings(),
+    };
+    Ok(settings.memory_limit.is_some())
 }
 
 /// Computes nodes as one plan: one memory a root. For those in `for_tape`, which depend on the
@@ -116,9 +136,10 @@ fn compute_with_tape(
     Ok((outputs, kept))
 }
 
-/// The reductions that computing these nodes takes, down to values in memory.
+/// The reductions that computing these nodes takes, down to values in memory, without those that
+/// are to be computed again instead of kept.
 fn reductions(roots: &[UOp]) -> Vec<UOp> {
-    let mut found = Vec::new();
+    let (mut found, mut marked) = (Vec::new(), false);
     let (mut seen, mut positions) = (Vec::new(), Positions::begin());
     let mut todo: Vec<&UOp> = roots.iter().collect();
     while let Some(u) = todo.pop() {
@@ -127,9 +148,17 @@ fn reductions(roots: &[UOp]) -> Vec<UOp> {
         }
         positions.push(u, &mut seen);
         todo.extend(u.src());
-        if matches!(u.op(), Op::Reduce { .. }) {
-            found.push(u.clone());
+        match u.op() {
+            Op::Reduce { .. } => found.push(u.clone()),
+            Op::Stage(kind) => marked |= kind.bounds(),
+            _ => {}
         }
+    }
+    if marked {
+        let graph = Graph::new(roots);
+        let parts = parts(&graph);
+        let kept = |i: usize| !parts.inside[i] || parts.edge[i];
+        found.retain(|u| graph.position(u).is_none_or(kept));
     }
     found
 }
@@ -249,7 +278,11 @@ impl Tensor {
             chosen.map(|open| open.node.clone()).collect()
         };
         let leaves = history::leaves(&nodes(|open| open.needs_grad));
-        let for_tape = nodes(|open| open.keeps_tape());
+        // Under a limit gradients compute what they need again, as far as it takes that.
+        let for_tape = match is_limited()? {
+            true => Vec::new(),
+            false => nodes(|open| open.keeps_tape()),
+        };
         let (outputs, kept) = match for_tape[..] {
             [] => (
                 compute(&roots, &RealizeOptions::default())?.outputs,

@@ -3,6 +3,7 @@
 use super::trace::{Function, Trace, called, check_like, gradient_error, result, shape_error};
 use crate::autodiff;
 use crate::error::Result;
+use crate::ir::op::StageKind;
 use crate::ir::{Shape, UOp};
 use crate::tensor::Tensor;
 
@@ -110,6 +111,33 @@ pub fn jvp(
     let mut values = trace.finish(nodes)?;
     let pushed = values.split_off(trace.outputs.len());
     Ok((values, pushed))
+}
+
+/// The results, with marks around the part of the graph that computes them: its values are not kept
+/// for gradients, but computed again from the arguments.
+///
+/// # Errors
+/// Those of the function.
+pub fn checkpoint(f: &Function, args: &[Tensor]) -> Result<Vec<Tensor>> {
+    checkpoint_results(&f(&checkpoint_arguments(args)?)?)
+}
+
+/// Marks for the arguments of a part that [`checkpoint_results`] ends.
+///
+/// # Errors
+/// None for well-formed tensors.
+pub fn checkpoint_arguments(args: &[Tensor]) -> Result<Vec<Tensor>> {
+    let marked = args.iter().map(|t| t.marked(StageKind::RematInput));
+    marked.collect()
+}
+
+/// Marks for the results of a part that begins at [`checkpoint_arguments`].
+///
+/// # Errors
+/// None for well-formed tensors.
+pub fn checkpoint_results(results: &[Tensor]) -> Result<Vec<Tensor>> {
+    let marked = results.iter().map(|t| t.marked(StageKind::Remat));
+    marked.collect()
 }
 
 /// The positions of the floats.

@@ -298,6 +298,36 @@ pub fn vmap<A: Tree, B: Tree>(
     }
 }
 
+/// The function that computes the same as `f`, but whose interior values are not kept for gradients:
+/// they are computed again when those need them, from the arguments, which are kept. It trades time
+/// for memory, at most one more evaluation of `f` for each gradient, and changes no bit of any
+/// result.
+///
+/// Checkpoints nest, and the function returned is differentiated and mapped like any other. What `f`
+/// computes from tensors that it did not get as arguments is kept as usual; layers are arguments,
+/// too. [`memory_limit`](crate::memory_limit) finds by itself what to compute again.
+///
+/// ```
+/// use uopc::{Tensor, checkpoint, grad};
+///
+/// let layer = |x: &Tensor| x.exp()?.sin()?.exp();
+/// let x = Tensor::from([0.5f32, 1.0]);
+/// let plain = grad(|x: &Tensor| layer(x)?.sum(..))(&x)?;
+/// let saving = grad(|x: &Tensor| checkpoint(layer)(x)?.sum(..))(&x)?;
+/// assert_eq!(plain.to_vec::<f32>()?, saving.to_vec::<f32>()?);
+/// # Ok::<(), uopc::Error>(())
+/// ```
+///
+/// # Errors
+/// The function returned fails as `f` does.
+pub fn checkpoint<A: Tree, B: Tree>(f: impl Fn(&A) -> Result<B>) -> impl Fn(&A) -> Result<B> {
+    move |args| {
+        let flat = Flat::new(&f, args);
+        let results = flat::checkpoint(&|t| flat.call(t), &args.tensors())?;
+        flat.rebuilt(&results)
+    }
+}
+
 /// The Jacobian of a function between single tensors: of the result's shape followed by the
 /// argument's. It is computed in the way that takes least: one pass where each element of the result
 /// depends on the same element of the argument alone, else from tangents or from cotangents,

@@ -185,7 +185,7 @@ impl Nest {
             return Ok(vec![ask(&self.request.node.src()[0], at)]);
         };
         let mut at = at;
-        for moved in &factors.through {
+        for moved in factors.through.iter().filter(|u| u.op().is_movement()) {
             let dtype = at.first().map_or(DType::I32, |i| i.dtype());
             at = source_index(moved, &at, dtype)?;
         }
