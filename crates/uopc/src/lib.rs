@@ -23,7 +23,8 @@ pub mod data;
 
 pub use error::{Error, Result};
 pub use ir::DType;
-pub use tensor::Tensor;
+pub use autodiff::strict_gradients;
+pub use tensor::{Tensor, find_nan};
 pub use transform::{
     grad, gradcheck, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap,
 };

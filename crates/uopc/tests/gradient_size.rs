@@ -39,7 +39,7 @@ fn count(name: &str, value: &Tensor, cotangent: Option<&Tensor>, targets: &[&Ten
     let root = value.uop();
     let targets: Vec<UOp> = targets.iter().map(|t| t.uop()).collect();
     let cotangent = cotangent.map(Tensor::uop);
-    let (found, _) = pullback(&root, cotangent.as_ref(), &targets, true).unwrap();
+    let (found, _) = pullback(&[(root.clone(), cotangent)], &targets, true).unwrap();
     let all: Vec<UOp> = std::iter::once(root.clone()).chain(found).collect();
     let count = Count {
         value: nodes(std::slice::from_ref(&root)),
@@ -94,7 +94,7 @@ fn the_gradient_of_softmax_is_hardly_larger_than_by_hand() {
         "{}",
         uopc::ir::print::to_uir(&simplified(&[
             s.uop(),
-            pullback(&s.uop(), Some(&g.uop()), &[x.uop()], true)
+            pullback(&[(s.uop(), Some(g.uop()))], &[x.uop()], true)
                 .unwrap()
                 .0[0]
                 .clone()
@@ -109,8 +109,7 @@ fn gradients_stay_small() {
     let y = layer_norm(&x, &w, &b).unwrap();
     count("layer norm", &y, Some(&tensor(&[4, 8])), &[&x, &w, &b]);
     let r = pullback(
-        &y.uop(),
-        Some(&tensor(&[4, 8]).uop()),
+        &[(y.uop(), Some(tensor(&[4, 8]).uop()))],
         &[x.uop(), w.uop(), b.uop()],
         true,
     )
@@ -127,7 +126,7 @@ fn gradients_stay_small() {
         "{}",
         uopc::ir::print::to_uir(&simplified(&[
             l.uop(),
-            pullback(&l.uop(), None, &[x.uop()], true).unwrap().0[0].clone()
+            pullback(&[(l.uop(), None)], &[x.uop()], true).unwrap().0[0].clone()
         ]))
     );
     let [q, k, v] = [0, 1, 2].map(|_| tensor(&[2, 3, 16, 8]));
@@ -139,8 +138,7 @@ fn gradients_stay_small() {
         &[&q, &k, &v],
     );
     let r = pullback(
-        &y.uop(),
-        Some(&tensor(&[2, 3, 16, 8]).uop()),
+        &[(y.uop(), Some(tensor(&[2, 3, 16, 8]).uop()))],
         &[q.uop(), k.uop(), v.uop()],
         true,
     )

@@ -21,6 +21,7 @@ use super::vjp::vjp;
 use crate::error::Result;
 use crate::ir::composite::zeros_like;
 use crate::ir::op::Op;
+use crate::ir::site::Rule;
 use crate::ir::uop::UOp;
 
 /// The derivative of the root with respect to a node.
@@ -43,7 +44,10 @@ impl Cotangent {
     pub fn closed(&self) -> Result<UOp> {
         match &self.mask {
             None => Ok(self.g.clone()),
-            Some(mask) => mask.select(&self.g, &zeros_like(&self.g)?),
+            Some(mask) => {
+                let _rule = Rule::Mask.enter();
+                mask.select(&self.g, &zeros_like(&self.g)?)
+            }
         }
     }
 

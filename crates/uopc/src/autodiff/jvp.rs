@@ -30,7 +30,7 @@ use crate::ir::composite::zeros_like;
 use crate::ir::dtype::DType;
 use crate::ir::fold::chain_product;
 use crate::ir::op::{Op, ReduceOp, StageKind};
-use crate::ir::site::Site;
+use crate::ir::site::{Rule, Site};
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
@@ -94,7 +94,7 @@ pub fn jvp_all(roots: &[UOp], targets: &[UOp], tangents: &[UOp]) -> Result<Vec<U
         if !sources.iter().enumerate().any(changes) {
             continue;
         }
-        let _line = Site::inherit(u.site());
+        let _rule = Site::derive(u.site(), Rule::jvp(u.op()));
         let mut terms = Terms::new();
         if by_terms[i] {
             for term in &flow[sources[0] as usize] {
@@ -102,7 +102,7 @@ pub fn jvp_all(roots: &[UOp], targets: &[UOp], tangents: &[UOp]) -> Result<Vec<U
             }
         } else {
             let tangent = |(k, &s): (usize, &u32)| match carries(u, k) {
-                true => total(&flow[s as usize], u.src()[k].dtype()),
+                true => total(&flow[s as usize], &u.src()[k]),
                 false => Ok(None),
             };
             let t = sources.iter().enumerate().map(tangent);
@@ -111,7 +111,7 @@ pub fn jvp_all(roots: &[UOp], targets: &[UOp], tangents: &[UOp]) -> Result<Vec<U
         flow[i].append(&mut terms);
     }
     let found = graph.roots.iter().zip(roots).map(|(&r, root)| {
-        let tangent = total(&flow[r as usize], root.dtype())?;
+        let tangent = total(&flow[r as usize], root)?;
         tangent.map_or_else(|| zeros_like(root), Ok)
     });
     found.collect()
@@ -199,13 +199,15 @@ fn is_broadcast(factor: &UOp) -> bool {
 }
 
 /// The sum of the terms, if there are any. Narrow floats are added in f32 and rounded once.
-fn total(terms: &[UOp], dtype: DType) -> Result<Option<UOp>> {
+fn total(terms: &[UOp], u: &UOp) -> Result<Option<UOp>> {
     let Some((first, rest)) = terms.split_first() else {
         return Ok(None);
     };
     if rest.is_empty() {
         return Ok(Some(first.clone()));
     }
+    let _rule = Site::derive(u.site(), Rule::SumOfTangents);
+    let dtype = u.dtype();
     let wide = dtype.accumulator();
     let mut sum = first.cast(wide)?;
     for term in rest {

@@ -5,8 +5,6 @@
 //! are added, where cotangents are closed. What a derivative is stands in `vjp.rs`, what masks
 //! are in `mask.rs`.
 
-use std::slice;
-
 use smallvec::{SmallVec, smallvec};
 
 use super::cotangent::{Cotangent, total};
@@ -16,31 +14,39 @@ use super::vjp::carries;
 use crate::error::{Error, Result};
 use crate::ir::composite::zeros_like;
 use crate::ir::op::Class;
+use crate::ir::site::{Rule, Site};
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
 /// What the readers of a node have sent to it, in order of arrival.
 type Contributions = SmallVec<[Cotangent; 1]>;
 
-/// The cotangents of the targets, given that of the root (ones if `None`), with a diagnostic for
+/// The cotangents of the targets, given those of the roots (ones if `None`), with a diagnostic for
 /// each target that is cut off; if `strict`, the first of them is an error.
 pub(super) fn reverse(
-    root: &UOp,
-    cotangent: Option<&UOp>,
+    seeds: &[(UOp, Option<UOp>)],
     targets: &[UOp],
     strict: bool,
 ) -> Result<(Vec<UOp>, Vec<Diagnostic>)> {
-    let graph = Graph::new(slice::from_ref(root));
-    check(&graph, root, targets)?;
+    let roots: Vec<UOp> = seeds.iter().map(|(root, _)| root.clone()).collect();
+    let graph = Graph::new(&roots);
+    check(&graph, &roots, targets)?;
     let on_path = on_path(&graph, targets);
     let spoilt = spoilt(&graph, &on_path);
     let mut cotangents = vec![Contributions::new(); graph.len()];
-    cotangents[graph.roots[0] as usize].push(seed(root, cotangent)?.into());
+    for (&r, (root, cotangent)) in graph.roots.iter().zip(seeds) {
+        cotangents[r as usize].push(seed(root, cotangent.as_ref())?.into());
+    }
     for i in (0..graph.len()).rev() {
         let u = &graph.nodes[i];
-        let Some(cotangent) = total(&cotangents[i])? else {
+        let summed = {
+            let _rule = Site::derive(u.site(), Rule::SumOfCotangents);
+            total(&cotangents[i])?
+        };
+        let Some(cotangent) = summed else {
             continue;
         };
+        let _rule = Site::derive(u.site(), Rule::vjp(u.op()));
         for (k, &s) in graph.src(i).iter().enumerate() {
             if on_path[s as usize] {
                 let sent = cotangent.sent(u, k, spoilt[s as usize])?;
@@ -55,6 +61,7 @@ pub(super) fn reverse(
 /// The root's own cotangent.
 fn seed(root: &UOp, cotangent: Option<&UOp>) -> Result<UOp> {
     let Some(g) = cotangent else {
+        let _rule = Site::derive(root.site(), Rule::Seed);
         return root.full_like(1.0);
     };
     if (g.dtype(), g.shape()) == (root.dtype(), root.shape()) {
@@ -72,14 +79,15 @@ fn seed(root: &UOp, cotangent: Option<&UOp>) -> Result<UOp> {
 }
 
 /// Refuses what can't be differentiated at all, before anything is built.
-fn check(graph: &Graph, root: &UOp, targets: &[UOp]) -> Result<()> {
+fn check(graph: &Graph, roots: &[UOp], targets: &[UOp]) -> Result<()> {
     let is_lowered = |u: &&UOp| matches!(u.op().info().class, Class::Loop | Class::Program);
     let mut lowered = graph.nodes.iter().filter(is_lowered).peekable();
     if lowered.peek().is_some() {
         return Err(not_pure(lowered));
     }
-    let asked = [("root", root)]
-        .into_iter()
+    let asked = roots
+        .iter()
+        .map(|r| ("root", r))
         .chain(targets.iter().map(|t| ("target", t)));
     for (what, u) in asked {
         if !u.dtype().is_float() {

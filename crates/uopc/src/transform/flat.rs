@@ -35,7 +35,7 @@ impl Pullback {
     /// When a shape or dtype differs from the result's, and when an op has no derivative.
     pub fn call(&self, cotangents: &[Tensor]) -> Result<Vec<Tensor>> {
         check_like("vjp", "cotangent", cotangents, &self.trace.outputs)?;
-        let cotangents: Vec<UOp> = cotangents.iter().map(Tensor::uop).collect();
+        let cotangents: Vec<Option<UOp>> = cotangents.iter().map(|g| Some(g.uop())).collect();
         let pulled = self.trace.pull_back(0, &cotangents, &self.wrt)?;
         self.trace.finish(pulled)
     }
@@ -68,8 +68,7 @@ pub fn value_and_grad(
             y.shape()
         )));
     }
-    let one = y.uop().full_like(1.0)?;
-    let mut nodes = trace.pull_back(0, &[one], wrt)?;
+    let mut nodes = trace.pull_back(0, &[None], wrt)?;
     nodes.push(y.uop());
     nodes.extend(aux.iter().map(Tensor::uop));
     let mut gradients = trace.finish(nodes)?;
