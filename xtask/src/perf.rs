@@ -1,4 +1,5 @@
-//! Measurements: depths of graphs, what a call costs, and five training runs on the digits.
+//! Measurements: depths of graphs, what a call costs, how long a gradient takes to build, and five
+//! training runs on the digits.
 //!
 //! Nothing here passes or fails by its time, because one machine's seconds say little about
 //! another's; the tables are for people. `cargo xtask ci` checks counts instead.
@@ -23,6 +24,8 @@ pub fn perf() -> Result<()> {
         "depth",
         "--test",
         "overhead",
+        "--test",
+        "gradient_size",
         "--",
         "--nocapture",
         "--test-threads=1",

@@ -51,13 +51,27 @@ fn wait<'a>(on: &Condvar, threads: MutexGuard<'a, Threads>) -> MutexGuard<'a, Th
 /// waits for that one, unless it was computing already.
 pub fn running() -> Running {
     if DEPTH.replace(DEPTH.get() + 1) == 0 {
-        let mut threads = threads();
-        while threads.forking > 0 {
-            threads = wait(&FORKED, threads);
-        }
-        threads.computing += 1;
+        started();
     }
     Running(PhantomData)
+}
+
+/// Counts a thread, once no other one forks.
+fn started() {
+    let mut threads = threads();
+    while threads.forking > 0 {
+        threads = wait(&FORKED, threads);
+    }
+    threads.computing += 1;
+}
+
+/// No longer counts a thread.
+fn stopped() {
+    let mut threads = threads();
+    threads.computing -= 1;
+    if threads.forking > 0 {
+        ENDED.notify_all();
+    }
 }
 
 /// See [`running`].
@@ -71,11 +85,38 @@ impl Drop for Running {
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);
         if DEPTH.get() == 0 {
-            let mut threads = threads();
-            threads.computing -= 1;
-            if threads.forking > 0 {
-                ENDED.notify_all();
-            }
+            stopped();
+        }
+    }
+}
+
+/// Does not count this thread as computing until the guard is dropped: the library has called
+/// Python, which may wait for a thread that forks. The guard must not be dropped with the
+/// interpreter's lock, which the thread that forks needs.
+pub fn paused() -> Paused {
+    let depth = DEPTH.replace(0);
+    if depth > 0 {
+        stopped();
+    }
+    Paused {
+        depth,
+        _stays: PhantomData,
+    }
+}
+
+/// See [`paused`].
+#[must_use]
+pub struct Paused {
+    depth: usize,
+    /// A guard stays on its thread.
+    _stays: PhantomData<*const ()>,
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        if self.depth > 0 {
+            started();
+            DEPTH.set(self.depth);
         }
     }
 }

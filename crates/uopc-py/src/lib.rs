@@ -26,6 +26,7 @@ mod run;
 mod signals;
 mod site;
 mod tensor;
+mod transform;
 mod uop;
 
 use pyo3::prelude::*;
@@ -41,6 +42,7 @@ fn _uopc(m: &Bound<'_, PyModule>) -> PyResult<()> {
     uop::register(m)?;
     composite::register(m)?;
     gradient::register(m)?;
+    transform::register(m)?;
     kernelize::register(m)?;
     nn::register(m)?;
     interop::register(m)?;

@@ -1,4 +1,4 @@
-"""The pages in docs/python do what they show, and the names in them exist."""
+"""The pages in docs/python, and others with Python in them, do what they show, and the names in them exist."""
 
 import doctest
 import inspect
@@ -12,7 +12,7 @@ from conftest import ROOT
 import uopc
 from uopc import Tensor, kernelize, nn
 
-PAGES = sorted((ROOT / "docs" / "python").glob("*.md"))
+PAGES = sorted((ROOT / "docs" / "python").glob("*.md")) + [ROOT / "docs" / "autodiff.md"]
 EXAMPLES = sorted((ROOT / "crates" / "uopc-py" / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")

@@ -15,6 +15,8 @@ import uopc.io
 import uopc.kernelize
 import uopc.nn
 import uopc.tensor
+import uopc.transform
+import uopc.tree
 import uopc.uop
 
 MODULES = [
@@ -26,6 +28,8 @@ MODULES = [
     uopc.kernelize,
     uopc.nn,
     uopc.tensor,
+    uopc.transform,
+    uopc.tree,
     uopc.uop,
 ]
 

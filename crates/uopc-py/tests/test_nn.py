@@ -285,6 +285,8 @@ def test_embedding():
     counts = np.zeros((10, 4))
     np.add.at(counts, ids.ravel(), 1)
     np.testing.assert_array_equal(table.weight.grad.numpy(), counts)
+    some = table(Tensor([-1, 10, -11]))
+    np.testing.assert_array_equal(some.numpy(), [table.weight.numpy()[-1], np.zeros(4), np.zeros(4)])
     with pytest.raises(TypeError):
         table(Tensor([0.5]))
 

@@ -138,6 +138,7 @@ EXAMPLES = {
     "get": (x.get(-1), X[-1]),
     "narrow": (x.narrow(1, 1, 2), X[:, 1:3]),
     "take": (x.take([1, 0, 1]), X[[1, 0, 1]]),
+    "scatter_add": (x.scatter_add([2, 2], 4), np.stack([0 * X[0], 0 * X[0], X[0] + X[1], 0 * X[0]])),
     "one_hot": (Tensor([2, 0]).one_hot(3), np.eye(3, dtype=np.float32)[[2, 0]]),
     "with_slice": (x.with_slice(0, 7.0), np.array([[7.0] * 3, X[1]])),
     # From nothing.

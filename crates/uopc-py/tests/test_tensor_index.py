@@ -183,6 +183,26 @@ def test_take():
     same(t.swapaxes(0, 1).take([3, 1]).swapaxes(0, 1), X.take([3, 1], axis=1))
 
 
+def test_scatter_add():
+    X = np.random.default_rng(4).standard_normal((5, 2, 3)).astype(np.float32)
+    for dtype in (np.int8, np.int32, np.int64, np.uint8):
+        at = np.array([3, 0, 3, 3, 9], dtype)
+        expected = np.zeros((4, 2, 3), np.float32)
+        np.add.at(expected, at[:4], X[:4])
+        same(Tensor(X).scatter_add(Tensor(at), 4), expected)
+    pairs = np.array([[0, -1], [1, 1], [-5, 0], [3, -4], [2, 2]], np.int64)
+    expected = np.zeros((4, 3), np.float32)
+    kept = pairs >= -4
+    np.add.at(expected, pairs[kept], X[kept])
+    same(Tensor(X).scatter_add(pairs, 4), expected)
+    with pytest.raises(TypeError, match="positions are integers"):
+        Tensor(X).scatter_add([0.5] * 5, 4)
+    with pytest.raises(ValueError, match="do not fit"):
+        Tensor(X).scatter_add([0, 1], 4)
+    with pytest.raises(ValueError, match="there are no -1 entries"):
+        Tensor(X).scatter_add([0] * 5, -1)
+
+
 def test_one_hot():
     labels = np.array([[2, 0], [1, 5]], np.int32)
     expected = (labels[..., None] == np.arange(3)).astype(np.float32)

@@ -8,7 +8,7 @@ import inspect
 import pathlib
 
 import uopc
-from uopc import composite, data, gradient, io, kernelize, nn, uop
+from uopc import composite, data, gradient, io, kernelize, nn, transform, tree, uop
 
 import typed
 
@@ -18,7 +18,7 @@ def test_the_example_runs():
 
 def public_names():
     """Every name of the package's modules, and every attribute of its classes."""
-    for module in (uopc, composite, data, gradient, io, kernelize, nn, uop):
+    for module in (uopc, composite, data, gradient, io, kernelize, nn, transform, tree, uop):
         for name in module.__all__:
             yield name
             object = getattr(module, name)

@@ -123,6 +123,7 @@ def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
 def parts(a: Tensor) -> List[Tensor]:
     results = [a[0], a[0, 1], a[-1:], a[:, ::-1], a[None, ..., 0], a[...], a[np.int64(1)], *a]
     results += [a.get(0), a.narrow(0, 0, 1), a.take([1, 0]), a.take(Tensor([0]), axis=None)]
+    results += [a.scatter_add([1, 0], 3), a.scatter_add(Tensor([0, 1]), np.int64(2))]
     results += [a.with_slice((0, slice(None)), 5.0), Tensor([1, 0]).one_hot(2), *reversed(a)]
     t = a * 1
     t[0] = 5
@@ -225,7 +226,40 @@ def derivatives() -> List[Tensor]:
     grads = gradient.gradient((x * x).reduce(Ops.ADD, 2), [x], strict=True)
     assert_type(grads, List[UOp])
     assert issubclass(GradientWarning, UserWarning)
-    return [Tensor.from_uop(g) for g in grads]
+    tangent = gradient.jvp((x * x).reduce(Ops.ADD, 2), [x], [x])
+    assert_type(tangent, UOp)
+    batched = gradient.vmap([x * x], [(x, x.reshape(1, 2, 2))])
+    assert_type(batched, List[gradient.Batched])
+    assert_type((batched[0].node, batched[0].batched), Tuple[UOp, bool])
+    return [Tensor.from_uop(g) for g in [*grads, tangent, batched[0].node]]
+
+
+def transformed() -> List[Tensor]:
+    def f(x: Tensor, scale: float = 1.0) -> Tensor:
+        return (x * x * x).sum() * scale
+
+    x = Tensor([1.0, 2.0])
+    made: List[Tensor] = [uopc.grad(f)(x), uopc.grad(f, argnums=(0,))(x, scale=2.0)[0]]
+    made += uopc.value_and_grad(f)(x)
+    y, pull_back = uopc.vjp(f, x)
+    made += [y, *pull_back(1.0), *uopc.jvp(f, (x,), (x,))]
+    made += [uopc.vmap(f, in_axes=0, out_axes=0)(Tensor([[1.0, 2.0]]))]
+    made += [make(f)(x) for make in (uopc.jacobian, uopc.jacfwd, uopc.jacrev, uopc.hessian)]
+    made += [uopc.hvp(f, (x,), [x]), uopc.stop_gradient(x)]
+    assert_type(uopc.stop_gradient((x, 1)), Tuple[Tensor, int])
+    report = uopc.gradcheck(f, x, directions=1, tolerance=1e-6, step=1e-5, second_order=False, seed=1)
+    assert_type(report, uopc.transform.GradcheckReport)
+    assert report and report.passed and "agree" in str(report)
+    for c in report.comparisons:
+        assert_type(c, uopc.transform.Comparison)
+        assert_type((c.argument, c.compared, c.verdict), Tuple[str, str, str])
+        assert_type((c.found, c.wanted, c.error, c.allowed), Tuple[float, float, float, float])
+        assert_type(c.shape, Tuple[int, ...])
+    leaves, structure = uopc.tree_flatten({"x": x})
+    assert_type(structure, uopc.tree.TreeDef)
+    assert structure.num_leaves == len(leaves) == len(uopc.tree_leaves((x,)))
+    assert structure.unflatten(leaves) == uopc.tree_unflatten(structure, leaves)
+    return made + [uopc.tree_map(lambda a: a * 2, [x])[0]]
 
 
 def plans() -> int:
@@ -338,7 +372,7 @@ def main() -> int:
     i, j = Tensor([[5, -3], [7, 2]]), Tensor([[2, 2], [-3, 5]])
     describe(a)
     found = elementwise(a, b, i, j, a > b) + movement(a) + reductions(a, i) + parts(a)
-    found += [in_place(b * 1, i * 1), *derivatives(), *data_and_files()]
+    found += [in_place(b * 1, i * 1), *derivatives(), *transformed(), *data_and_files()]
     Tensor.realize_all(found)
     grad = gradients(a)
     assert grad is not None

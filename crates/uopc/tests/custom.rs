@@ -147,7 +147,7 @@ fn estimators_and_hooks() {
     close(&grad(stopped)(&x).unwrap(), &[0.027, 1.7f64.powi(3)]);
     let backwards = |x: &Tensor| {
         gradient_hook(x, |g| g.flip([0]))?
-            .mul(&f64s(&[1.0, 2.0]))?
+            .mul(f64s(&[1.0, 2.0]))?
             .sum(..)
     };
     close(&grad(backwards)(&x).unwrap(), &[2.0, 1.0]);
@@ -218,7 +218,7 @@ fn rules_are_compared_with_each_other() {
 fn what_is_wrong_with_a_rule_is_said() {
     let x = f64s(&[1.0, 2.0]);
     let said = |f: CustomFunction, wanted: &str| {
-        let e = f.call(&[&x]).err().expect("it is wrong").to_string();
+        let e = f.call(&[&x]).expect_err("it is wrong").to_string();
         assert!(e.contains(wanted), "{e}");
     };
     said(cube(), "the custom function cube has no rule");
@@ -250,7 +250,7 @@ fn what_is_wrong_with_a_rule_is_said() {
             .call(&[x])?
             .sum(..)
     };
-    let e = grad(f)(&x).err().expect("it is refused").to_string();
+    let e = grad(f)(&x).expect_err("it is refused").to_string();
     assert!(e.contains("make it an input of the custom function"), "{e}");
 }
 
@@ -262,7 +262,7 @@ fn a_dependence_that_is_no_input_is_cut_by_name() {
         .vjp(|_, _, g| Ok(vec![Some(g.clone())]));
     let x = f64s(&[3.0]).requires_grad().unwrap();
     let loss = f.call(&[&x]).unwrap().sum(..).unwrap();
-    let e = loss.backward(&[&w]).err().expect("it is cut").to_string();
+    let e = loss.backward(&[&w]).expect_err("it is cut").to_string();
     assert!(
         e.contains("by custom") && e.contains("make it one of the inputs"),
         "{e}"

@@ -122,6 +122,39 @@ fn e1_forward_mode_is_the_gradient_times_the_tangent() {
 }
 
 #[test]
+fn e5_the_gradient_of_reading_at_numbers_is_a_scatter_add_the_same_each_time() {
+    // 2,000 rows of a table of 50, weighted by numbers whose sums depend on the order.
+    let (rows, n, width) = (2000, 50, 48);
+    let at: Vec<i32> = (0..rows).map(|k| (k * k + 7 * k) % 53 - 1).collect();
+    let weight = |k: i32| (k % 97 - 48) as f32 * 10f32.powi(k % 7 - 3);
+    let c: Vec<f32> = (0..rows * width).map(weight).collect();
+    let mut expected = vec![0f32; (n * width) as usize];
+    for (k, &place) in at.iter().enumerate() {
+        let place = if place < 0 { place + n } else { place };
+        for j in (0..width as usize).filter(|_| place < n) {
+            expected[place as usize * width as usize + j] += c[k * width as usize + j];
+        }
+    }
+    for threads in [1, 2, 3, 4] {
+        let settings = Settings {
+            threads: Some(threads),
+            ..Settings::default()
+        };
+        let engine = Arc::new(Engine::new(settings).unwrap());
+        with_engine(&engine, || {
+            let shape = [n as usize, width as usize];
+            let table = Tensor::zeros(shape).unwrap().requires_grad().unwrap();
+            let at = Tensor::from_slice(&at, [rows as usize]).unwrap();
+            let c = Tensor::from_slice(&c, [rows as usize, width as usize]).unwrap();
+            let loss = table.take(&at).unwrap().mul(&c).unwrap().sum(..).unwrap();
+            loss.backward(from_ref(&table)).unwrap();
+            let found = table.grad().unwrap().to_vec::<f32>().unwrap();
+            assert!(found == expected, "{threads} threads");
+        });
+    }
+}
+
+#[test]
 fn e2_the_stabilising_maximum_costs_no_gradient_work() {
     let (x, w) = (input(0, &[2, 3]), input(1, &[2, 3]));
     let s = softmax(&x);

@@ -187,7 +187,7 @@ fn trees_of_all_kinds_come_back_in_their_own_structure() {
     let some = grad_at(f, &[3, 0])(&args).unwrap();
     close(&some[0], &[15.0]);
     close(&some[1], &[9.0, 18.0]);
-    let beyond = grad_at(f, &[4])(&args).err().expect("there are four");
+    let beyond = grad_at(f, &[4])(&args).expect_err("there are four");
     assert!(
         beyond.to_string().contains("argnums names tensor 4"),
         "{beyond}"
@@ -221,9 +221,7 @@ fn a_function_may_look_at_its_values_except_inside_a_map() {
     // In a function within a function, too, whose argument depends on the outer one.
     let nested = |x: &Tensor| grad(f)(&(x * 2.0))?.sum(..);
     close(&grad(nested)(&x).unwrap(), &[4.0, 4.0]);
-    let refused = vmap(f, 0, 0)(&x.reshape([1, 2]).unwrap())
-        .err()
-        .expect("many at once");
+    let refused = vmap(f, 0, 0)(&x.reshape([1, 2]).unwrap()).expect_err("many at once");
     let text = refused.to_string();
     assert!(matches!(refused, Error::Unsupported { .. }), "{text}");
     assert!(
@@ -285,9 +283,7 @@ fn maps_refuse_what_does_not_fit() {
     let (a, b) = (f64s(&[1.0, 2.0]), f64s(&[1.0, 2.0, 3.0]));
     let refused = |axes: [Option<isize>; 2], out: Option<isize>, wanted: &str| {
         let out = transform::MapAxes::All(out);
-        let e = vmap(add, axes, out)(&(a.clone(), b.clone()))
-            .err()
-            .expect("it fits");
+        let e = vmap(add, axes, out)(&(a.clone(), b.clone())).expect_err("it fits");
         assert!(e.to_string().contains(wanted), "{e}");
     };
     refused(
@@ -463,25 +459,21 @@ fn e6_the_error_of_quotients_in_f32_is_least_between_large_and_small_steps() {
 #[test]
 fn what_has_no_gradient_is_refused_by_name() {
     let x = f64s(&[1.0, 2.0]);
-    let e = grad(|x: &Tensor| x.square())(&x).err().expect("no scalar");
+    let e = grad(|x: &Tensor| x.square())(&x).expect_err("no scalar");
     assert!(
         e.to_string()
             .contains("scalar of floats, not f64 of shape (2,)"),
         "{e}"
     );
     let (_, pull) = vjp(|x: &Tensor| x.square(), &x).unwrap();
-    let e = pull(&scalar(1.0)).err().expect("another shape");
+    let e = pull(&scalar(1.0)).expect_err("another shape");
     assert!(
         e.to_string().contains("cotangent 0 has shape (), not (2,)"),
         "{e}"
     );
-    let e = jvp(|x: &Tensor| x.square(), &x, &Tensor::ones([2]).unwrap())
-        .err()
-        .expect("f32");
+    let e = jvp(|x: &Tensor| x.square(), &x, &Tensor::ones([2]).unwrap()).expect_err("f32");
     assert!(e.to_string().contains("tangent 0 is f32, not f64"), "{e}");
-    let e = jacobian(|x: &Tensor| x.cast(DType::I32))(&x)
-        .err()
-        .expect("an integer");
+    let e = jacobian(|x: &Tensor| x.cast(DType::I32))(&x).expect_err("an integer");
     assert!(e.to_string().contains("is no float"), "{e}");
     let e = jacobian(|x: &Tensor| x.cast(DType::F32))(&Tensor::from([1i32])).err();
     assert!(
@@ -513,4 +505,59 @@ fn a_function_called_again_makes_no_new_plan() {
         }
         assert_eq!(counts[1], counts[3], "{counts:?}");
     });
+}
+
+#[test]
+fn derivatives_do_not_ask_whether_the_caller_keeps_a_history() {
+    let x = Tensor::from([1.0f64, 2.0]);
+    let w = Tensor::from([3.0f64, 4.0]).requires_grad().unwrap();
+    let f = |x: &Tensor| (x * x * &w).sum(..);
+    let off = uopc::tensor::no_grad();
+    let g = grad(f)(&x).unwrap();
+    close(&g, &[6.0, 16.0]);
+    assert!(!g.needs_grad());
+    close(
+        &vmap(f, 0, 0)(&x.reshape([2, 1]).unwrap()).unwrap(),
+        &[7.0, 28.0],
+    );
+    // What the function itself switches off is off.
+    let half = |x: &Tensor| {
+        let fixed = {
+            let _off = uopc::tensor::no_grad();
+            x.square()?
+        };
+        (fixed * x).sum(..)
+    };
+    close(&grad(half)(&x).unwrap(), &[1.0, 4.0]);
+    drop(off);
+    let g = grad(f)(&x).unwrap();
+    assert!(g.needs_grad());
+}
+
+#[test]
+fn a_pullback_takes_cotangents_of_the_first_results_alone() {
+    let x = Tensor::from([1.0f64, 2.0]);
+    let f = |x: &[Tensor]| Ok(vec![x[0].square()?, x[0].exp()?]);
+    let (_, pull) = transform::flat::vjp(&f, &[x], &[0]).unwrap();
+    let g = Tensor::from([1.0f64, 10.0]);
+    let found = pull.call_first(std::slice::from_ref(&g)).unwrap();
+    close(&found[0], &[2.0, 40.0]);
+    assert!(pull.call(std::slice::from_ref(&g)).is_err());
+    assert!(pull.call_first(&[g.clone(), g.clone(), g]).is_err());
+}
+
+#[test]
+fn the_error_of_quotients_of_a_graph_is_shaped_like_a_u() {
+    use uopc::ir::{DType, UOp, op::ReduceOp};
+    let x = UOp::slot(0, DType::F32, 3);
+    let root = x.exp().unwrap().reduce(ReduceOp::Add, 1).unwrap();
+    let steps: Vec<f64> = (0..8).map(|k| 10f64.powi(-k)).collect();
+    let at = [(x, vec![0.5, -1.0, 2.0])];
+    let curve = transform::gradcheck::graph_error_by_step(&root, &at, &steps, 1).unwrap();
+    let least = curve.iter().map(|c| c.1).fold(f64::INFINITY, f64::min);
+    assert!(least < 1e-3, "{curve:?}");
+    assert!(
+        curve[0].1 > 30.0 * least && curve[7].1 > 30.0 * least,
+        "{curve:?}"
+    );
 }

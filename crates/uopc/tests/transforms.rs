@@ -11,7 +11,7 @@ use uopc::autodiff::{gradient, jvp, jvp_all, vmap};
 use uopc::ir::custom::Custom;
 use uopc::ir::op::{Exec, Fold, Op, ReduceOp, StageKind};
 use uopc::ir::site::Site;
-use uopc::ir::visit::apply;
+use uopc::ir::visit::with_arguments;
 use uopc::ir::{DType, Scalar, UOp};
 use uopc::{Error, Result};
 
@@ -65,7 +65,8 @@ fn the_tangent_of_a_target_adds_to_what_reaches_it() {
     assert!((forward - reverse).abs() < 1e-12 * reverse.abs());
 }
 
-/// Each branch has a derivative that is no number where it is not taken.
+/// Each branch has a derivative that is no number where it is not taken; in every mode, and in one
+/// over the other.
 #[test]
 fn a_branch_that_is_not_taken_leaves_no_trace() {
     let (x, v, w) = (input(0, &[3]), input(1, &[3]), input(2, &[3]));
@@ -84,7 +85,11 @@ fn a_branch_that_is_not_taken_leaves_no_trace() {
         let guarded = positive.where_(&branch, &zero).unwrap();
         let first = jvp(&guarded, from_ref(&x), from_ref(&v)).unwrap();
         let second = jvp(&first, from_ref(&x), from_ref(&w)).unwrap();
-        for tangent in [first, second] {
+        // The gradient, along w, and the gradient of the tangent.
+        let reverse = gradient(&guarded, from_ref(&x)).unwrap().remove(0);
+        let over = jvp(&reverse, from_ref(&x), from_ref(&w)).unwrap();
+        let under = gradient(&first, from_ref(&x)).unwrap().remove(0);
+        for tangent in [first, second, reverse, over, under] {
             assert_eq!(
                 value(&tangent, &slots)[..2],
                 [0.0; 2],
@@ -312,7 +317,9 @@ fn arguments_of_their_own_keep_derivatives_apart() {
     let one = number(&x, 1.0);
     // The inner function of its own leaf, differentiated, then applied to 1.
     let inner = jvp(&(&x + &y), from_ref(&y), from_ref(&one)).unwrap();
-    let at_one = apply(&[inner], &[(y, one.clone())]).unwrap().remove(0);
+    let at_one = with_arguments(&[inner], &[(y, one.clone())])
+        .unwrap()
+        .remove(0);
     let outer = jvp(&(&x * &at_one), from_ref(&x), from_ref(&one)).unwrap();
     assert_eq!(value(&outer, &[&[3.0]]), [1.0]);
 }
@@ -323,14 +330,17 @@ fn arguments_are_replaced_at_once_and_only_by_their_like() {
     let root = &x.exp().unwrap() * &y;
     // Swapped: neither sees the other's replacement.
     let swap = [(x.clone(), y.clone()), (y.clone(), x.clone())];
-    let found = apply(from_ref(&root), &swap).unwrap();
+    let found = with_arguments(from_ref(&root), &swap).unwrap();
     assert_eq!(found[0], &y.exp().unwrap() * &x);
     assert_eq!(
-        refused(apply(from_ref(&root), &[(x.clone(), input(2, &[4]))])),
+        refused(with_arguments(
+            from_ref(&root),
+            &[(x.clone(), input(2, &[4]))]
+        )),
         "substitute: buffer f64 (4,) can't stand for buffer f64 (3,); cast, reshape or expand it"
     );
     let twice = [(x.clone(), y.clone()), (x.clone(), input(2, &[3]))];
-    assert!(refused(apply(&[root], &twice)).contains("is given two values; give one"));
+    assert!(refused(with_arguments(&[root], &twice)).contains("is given two values; give one"));
 }
 
 #[test]
@@ -346,7 +356,7 @@ fn what_is_made_of_a_node_belongs_to_its_line() {
     assert_eq!(line(&tangent), "model.py:7");
     let mapped = vmap(from_ref(&y), &[(x.clone(), input(72, &[2, 3]))]).unwrap();
     assert_eq!(line(&mapped[0].node), "model.py:7");
-    let replaced = apply(&[y], &[(x, input(73, &[3]))]).unwrap();
+    let replaced = with_arguments(&[y], &[(x, input(73, &[3]))]).unwrap();
     assert_eq!(line(&replaced[0]), "model.py:7");
 }
 
@@ -360,7 +370,7 @@ fn derivatives_and_batches_of_deep_graphs_take_no_stack() {
         }
         let tangent = jvp(&u, from_ref(&x), from_ref(&v)).unwrap();
         let mapped = vmap(&[u.clone(), tangent.clone()], &[(x.clone(), xs)]).unwrap();
-        let replaced = apply(from_ref(&u), &[(x.clone(), v)]).unwrap();
+        let replaced = with_arguments(from_ref(&u), &[(x.clone(), v)]).unwrap();
         // Linear: four nodes at most for each of the graph, which has two a step.
         let n =
             uopc::ir::visit::Graph::new(&[tangent, mapped[0].node.clone(), replaced[0].clone()]);

@@ -292,6 +292,8 @@ impl<'a> Batch<'a> {
         let mut slots: Vec<&[f64]> = self.it.slots.iter().map(Vec::as_slice).collect();
         slots.extend(self.values.iter().map(Vec::as_slice));
         let found = arrays(&nodes, &slots);
+        // A contraction stays one.
+        assert!(chains(&nodes) >= chains(roots), "{}", case.name);
         let exact = chains(&nodes) == chains(roots);
         for (root, node) in roots.iter().zip(&nodes) {
             let dims = [&[self.n], &root.shape()[..]].concat();

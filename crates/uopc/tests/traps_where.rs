@@ -67,9 +67,10 @@ fn arguments(point: &str) -> Vec<(Vec<usize>, Vec<f64>)> {
     point.split("; ").map(argument).collect()
 }
 
-/// A case at its point: the gradients of orders 1 and 2 as nodes, what they should be, and the
-/// arguments, whose slots begin at `base`.
+/// A case at its point: its arguments, the gradients of orders 1 and 2 as nodes, what they should be, and the
+/// numbers. Slots begin at `base`.
 struct Instance {
+    targets: Vec<UOp>,
     orders: [Vec<UOp>; 2],
     expected: [Point; 2],
     at: Point,
@@ -92,6 +93,7 @@ fn instance(case: &Case, dtype: DType, base: u32) -> Instance {
         .expect("an argument");
     let second = gradient(&total, &targets).unwrap();
     Instance {
+        targets,
         orders: [first, second],
         expected: (case.derivatives)(&at),
         at,
@@ -139,6 +141,21 @@ fn every_case_gives_nan_elsewhere_and_has_a_check_here() {
         assert_eq!(checks, 1, "{}", row.name);
     }
     assert_eq!(rows.len(), CASES.len());
+}
+
+/// Order 3, by the interpreter: no garbage comes back.
+#[test]
+fn order_3_is_finite() {
+    for case in CASES {
+        let it = instance(case, DType::F64, 0);
+        let slots: Vec<&[f64]> = it.at.iter().map(Vec::as_slice).collect();
+        let total = it.orders[1].iter().map(sum).reduce(|a, b| &a + &b);
+        let third = gradient(&total.expect("an argument"), &it.targets).unwrap();
+        for found in arrays(&third, &slots) {
+            let finite = found.to_f64().iter().all(|x| x.is_finite());
+            assert!(finite, "{}: {found:?}", case.name);
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod eval;
 pub mod grad;
+pub mod gradcheck;
 pub mod lists;
 pub mod opt;
 pub mod run;
@@ -36,6 +37,8 @@ pub enum Command {
     Run(run::Args),
     /// Print the graph of a gradient
     Grad(grad::Args),
+    /// Check the gradients of a graph: reverse mode, forward mode and difference quotients
+    Gradcheck(gradcheck::Args),
     /// Apply passes to a graph: text in, text out
     Opt(opt::Args),
     /// Time workloads, in the names and the form of other frameworks' scripts
@@ -62,6 +65,7 @@ impl Command {
             Command::Show(args) => show::show(args, out),
             Command::Run(args) => run::run(args, out),
             Command::Grad(args) => grad::grad(args, out),
+            Command::Gradcheck(args) => gradcheck::gradcheck(args, out),
             Command::Opt(args) => opt::opt(args, out),
             Command::Bench(args) => bench::bench(args, out),
             Command::Ops(format) => lists::ops(*format, out),

@@ -8,7 +8,7 @@ use uopc::debug::Settings;
 use uopc::interp::Array;
 
 use super::whole;
-use crate::engines::{self, Subject};
+use crate::engines::{self, Slot, Subject};
 use crate::failure::{Failure, Result};
 use crate::input::{self, Form, Source};
 use crate::stages::checked_settings;
@@ -79,16 +79,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
             .map(|o| format!("slot {}", o.0))
             .collect(),
     };
-    let given = args.slots.iter().map(|text| Binding::parse(text));
-    let given = given.collect::<Result<Vec<Binding>>>()?;
-    let twice = |(k, b): &(usize, &Binding)| given[..*k].iter().any(|a| a.slot == b.slot);
-    if let Some((_, Binding { slot, .. })) = given.iter().enumerate().find(twice) {
-        return Err(Failure::usage(format!(
-            "--slot {slot}: given twice; which values are meant?"
-        )));
-    }
     let mut wrong = false;
-    for case in cases(&source, given)? {
+    for case in cases(&source, given(&args.slots)?)? {
         wrong |= !run_case(args, settings, &subject, &names, &case, out)?;
     }
     match wrong {
@@ -98,15 +90,62 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     }
 }
 
+/// What `--slot` says, each slot once.
+pub(super) fn given(slots: &[String]) -> Result<Vec<Binding>> {
+    let given = slots.iter().map(|text| Binding::parse(text));
+    let given = given.collect::<Result<Vec<Binding>>>()?;
+    let twice = |(k, b): &(usize, &Binding)| given[..*k].iter().any(|a| a.slot == b.slot);
+    if let Some((_, Binding { slot, .. })) = given.iter().enumerate().find(twice) {
+        return Err(Failure::usage(format!(
+            "--slot {slot}: given twice; which values are meant?"
+        )));
+    }
+    Ok(given)
+}
+
 /// Inputs, and the values that the file says they lead to.
 #[derive(Default)]
-struct Case {
+pub(super) struct Case {
     bindings: Vec<Binding>,
     expected: Option<Vec<String>>,
 }
 
+impl Case {
+    /// A value for each slot that is read, and whether it is random.
+    ///
+    /// # Errors
+    /// When values are given for a slot that is not read, or they do not fit one that is.
+    pub(super) fn inputs(&self, wanted: &[Slot], seed: u64) -> Result<Vec<(u32, Array, bool)>> {
+        let is_read = |b: &&Binding| wanted.iter().any(|w| w.0 == b.slot);
+        if let Some(b) = self.bindings.iter().find(|b| !is_read(b)) {
+            let slots: Vec<String> = wanted.iter().map(|w| w.0.to_string()).collect();
+            let slots = if slots.is_empty() {
+                "none".to_string()
+            } else {
+                slots.join(", ")
+            };
+            return Err(Failure::usage(format!(
+                "slot {} is not read by this graph; it reads {slots}",
+                b.slot
+            )));
+        }
+        let value = |&(slot, dtype, n): &Slot| {
+            let binding = self.bindings.iter().find(|b| b.slot == slot);
+            Ok(match binding {
+                Some(binding) => (slot, binding.array(dtype, n)?, false),
+                // A stream of its own for each slot: adding one leaves the others as they are.
+                None => {
+                    let seed = seed ^ (u64::from(slot) << 32);
+                    (slot, values::random(dtype, n, seed)?, true)
+                }
+            })
+        };
+        wanted.iter().map(value).collect()
+    }
+}
+
 /// One case a `; run:` line; what the command line gives takes the place of what the line says.
-fn cases(source: &Source, given: Vec<Binding>) -> Result<Vec<Case>> {
+pub(super) fn cases(source: &Source, given: Vec<Binding>) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for line in source.text.lines() {
         let Some(line) = line.trim().strip_prefix(';').map(str::trim) else {
@@ -150,34 +189,9 @@ fn run_case(
     out: &mut dyn Write,
 ) -> Result<bool> {
     let mut inputs: BTreeMap<u32, Array> = BTreeMap::new();
-    let wanted = subject.inputs();
-    if let Some(b) = case
-        .bindings
-        .iter()
-        .find(|b| wanted.iter().all(|w| w.0 != b.slot))
-    {
-        let slots: Vec<String> = wanted.iter().map(|w| w.0.to_string()).collect();
-        let slots = if slots.is_empty() {
-            "none".to_string()
-        } else {
-            slots.join(", ")
-        };
-        return Err(Failure::usage(format!(
-            "slot {} is not read by this graph; it reads {slots}",
-            b.slot
-        )));
-    }
-    for (slot, dtype, n) in wanted {
-        let binding = case.bindings.iter().find(|b| b.slot == slot);
-        let (value, origin) = match binding {
-            Some(binding) => (binding.array(dtype, n)?, ""),
-            // A stream of its own for each slot: adding one leaves the others as they are.
-            None => (
-                values::random(dtype, n, args.seed ^ (u64::from(slot) << 32))?,
-                ", random",
-            ),
-        };
-        let what = format!("slot {slot}: {dtype}{}{origin}", value.shape());
+    for (slot, value, is_random) in case.inputs(&subject.inputs(), args.seed)? {
+        let origin = if is_random { ", random" } else { "" };
+        let what = format!("slot {slot}: {}{}{origin}", value.dtype(), value.shape());
         print_value(&what, &value, args.full, out)?;
         inputs.insert(slot, value);
     }

@@ -4,6 +4,7 @@ mod bench;
 mod commands;
 mod failures;
 mod folders;
+mod gradcheck;
 mod place;
 mod program;
 mod train;

@@ -10,6 +10,9 @@ are asked for. What stands in the modules:
 
 - ``uopc.Tensor``, ``uopc.no_grad``, the dtypes (``uopc.f32`` and so on), ``from_numpy``,
   ``from_dlpack``: what programs use
+- ``uopc.grad``, ``value_and_grad``, ``vjp``, ``jvp``, ``vmap``, ``jacfwd``, ``jacrev``,
+  ``jacobian``, ``hessian``, ``hvp``, ``gradcheck``, ``stop_gradient``: functions made from
+  functions, explained in ``uopc.transform``; ``tree_map`` and others: ``uopc.tree``
 - ``uopc.nn``: layers, losses, optimisers; ``uopc.data``: data sets; ``uopc.io``: files of tensors
 - ``uopc.uop``, ``uopc.composite``, ``uopc.gradient``, ``uopc.kernelize``: the graphs behind the
   tensors, their gradients, and the kernels they become
@@ -48,7 +51,22 @@ from ._uopc import (
     uint64,
 )
 from .tensor import Tensor, no_grad
-from . import composite, data, gradient, io, kernelize, nn, uop
+from . import composite, data, gradient, io, kernelize, nn, transform, tree, uop
+from .transform import (
+    grad,
+    gradcheck,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    stop_gradient,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+from .tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = [
     "DType",
@@ -68,26 +86,44 @@ __all__ = [
     "float64",
     "from_dlpack",
     "from_numpy",
+    "grad",
+    "gradcheck",
     "gradient",
-    "i8",
+    "hessian",
+    "hvp",
     "i16",
     "i32",
     "i64",
-    "int8",
+    "i8",
     "int16",
     "int32",
     "int64",
+    "int8",
     "io",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
     "kernelize",
     "nn",
     "no_grad",
-    "u8",
+    "stop_gradient",
+    "transform",
+    "tree",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_unflatten",
     "u16",
     "u32",
     "u64",
-    "uint8",
+    "u8",
     "uint16",
     "uint32",
     "uint64",
+    "uint8",
     "uop",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]

@@ -10,9 +10,27 @@ from . import gradient as gradient
 from . import io as io
 from . import kernelize as kernelize
 from . import nn as nn
+from . import transform as transform
+from . import tree as tree
 from . import uop as uop
 from .tensor import Tensor as Tensor
 from .tensor import no_grad as no_grad
+from .transform import grad as grad
+from .transform import gradcheck as gradcheck
+from .transform import hessian as hessian
+from .transform import hvp as hvp
+from .transform import jacfwd as jacfwd
+from .transform import jacobian as jacobian
+from .transform import jacrev as jacrev
+from .transform import jvp as jvp
+from .transform import stop_gradient as stop_gradient
+from .transform import value_and_grad as value_and_grad
+from .transform import vjp as vjp
+from .transform import vmap as vmap
+from .tree import tree_flatten as tree_flatten
+from .tree import tree_leaves as tree_leaves
+from .tree import tree_map as tree_map
+from .tree import tree_unflatten as tree_unflatten
 
 __all__ = [
     "DType",
@@ -32,28 +50,46 @@ __all__ = [
     "float64",
     "from_dlpack",
     "from_numpy",
+    "grad",
+    "gradcheck",
     "gradient",
-    "i8",
+    "hessian",
+    "hvp",
     "i16",
     "i32",
     "i64",
-    "int8",
+    "i8",
     "int16",
     "int32",
     "int64",
+    "int8",
     "io",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jvp",
     "kernelize",
     "nn",
     "no_grad",
-    "u8",
+    "stop_gradient",
+    "transform",
+    "tree",
+    "tree_flatten",
+    "tree_leaves",
+    "tree_map",
+    "tree_unflatten",
     "u16",
     "u32",
     "u64",
-    "uint8",
+    "u8",
     "uint16",
     "uint32",
     "uint64",
+    "uint8",
     "uop",
+    "value_and_grad",
+    "vjp",
+    "vmap",
 ]
 
 __version__: Final[str]

@@ -260,8 +260,8 @@ impl PyTensor {
     ///
     /// The result has the positions' shape and then the other axes. Negative positions count from
     /// the end; out of range reads zeros. With ``axis=None`` positions count all elements in
-    /// row-major order, as they do in NumPy unless an axis is given. It has no gradient yet; a product
-    /// with a one-hot matrix does the same and has one.
+    /// row-major order, as they do in NumPy unless an axis is given. The gradient adds up what is
+    /// read of each entry, as ``scatter_add`` does.
     ///
     /// Raises TypeError if the positions are not integers, ValueError if there is no axis,
     /// NotImplementedError for other axes.
@@ -282,6 +282,25 @@ impl PyTensor {
             None => self.tensor.reshape([-1])?.take(&indices.0),
             Some(_) => self.tensor.take(&indices.0),
         })
+    }
+
+    /// The entries of this tensor added into zeros at the positions in an integer tensor or list.
+    ///
+    /// With positions of shape S and entries of shape S + R the result has shape (n,) + R: it is what
+    /// ``numpy.add.at`` makes of zeros. Entries for one position are added in their order. Negative
+    /// positions count from the end; out of range adds nothing.
+    ///
+    /// Raises TypeError if the positions are not integers, ValueError if their shape is not that of
+    /// the leading axes or n is negative.
+    ///
+    /// >>> Tensor([1.0, 2.0, 4.0]).scatter_add([2, 0, 2], 3)
+    /// Tensor([2., 0., 5.], shape=(3,), dtype=f32)
+    fn scatter_add(&self, py: Python<'_>, positions: AnyTensor, n: Whole) -> PyResult<PyTensor> {
+        let Ok(n) = usize::try_from(n.0) else {
+            let message = format!("there are no {} entries; give their number", n.0);
+            return Err(shape_error(py, "scatter_add", message));
+        };
+        PyTensor::build(py, || self.tensor.scatter_add(&positions.0, n))
     }
 
     /// Ones where a label meets its class, zeros elsewhere: labels of shape S give S + (classes,).

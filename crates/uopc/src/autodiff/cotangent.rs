@@ -29,13 +29,19 @@ use crate::ir::uop::UOp;
 pub(super) struct Cotangent {
     /// The values, of the node's dtype and shape.
     pub g: UOp,
-    /// Where they count; elsewhere they may be anything, and 0 is meant. `None` is everywhere.
+    /// Where they count; elsewhere 0 is meant. `None` is everywhere.
     pub mask: Option<Mask>,
+    /// True if the values are 0 where they do not count; if not, they may be anything.
+    pub is_closed: bool,
 }
 
 impl From<UOp> for Cotangent {
     fn from(g: UOp) -> Cotangent {
-        Cotangent { g, mask: None }
+        Cotangent {
+            g,
+            mask: None,
+            is_closed: true,
+        }
     }
 }
 
@@ -43,48 +49,40 @@ impl Cotangent {
     /// The values, with zeros where they do not count.
     pub fn closed(&self) -> Result<UOp> {
         match &self.mask {
-            None => Ok(self.g.clone()),
-            Some(mask) => {
+            Some(mask) if !self.is_closed => {
                 let _rule = Rule::Mask.enter();
                 mask.select(&self.g, &zeros_like(&self.g)?)
             }
+            _ => Ok(self.g.clone()),
         }
     }
 
-    /// What node `u`, whose cotangent this is, sends to its source `k`, if anything. The mask stays
-    /// on if `spoilt`: something behind the source could make NaN out of a zero.
+    /// What node `u`, whose cotangent this is, sends to its source `k`, if anything. If the source is
+    /// `spoilt`, something behind it could make NaN out of a zero.
     pub fn sent(&self, u: &UOp, k: usize, spoilt: bool) -> Result<Option<Cotangent>> {
         // What is added up must count, and the transpose of repeating is a sum.
         let sums = matches!(u.op(), Op::Expand(_));
-        let Some(g) = (if sums {
-            vjp(u, &self.closed()?, k)?
-        } else {
-            vjp(u, &self.g, k)?
-        }) else {
+        let g = if sums { &self.closed()? } else { &self.g };
+        let Some(g) = vjp(u, g, k)? else {
             return Ok(None);
         };
-        let mask = match passage(u) {
-            Passage::Chosen => {
-                let condition = chosen(u, k)?;
-                let moved = Mask::moved(self.mask.as_ref(), u, k)?;
-                match Mask::and(moved, condition) {
-                    Some(mask) => Some(mask),
-                    // Nothing can be chosen by this condition and not by it.
-                    None => return Ok(None),
-                }
-            }
+        let passage = passage(u);
+        let mut mask = match passage {
             Passage::Cut if spoilt && self.mask.is_none() => Mask::of_cut(u, k)?,
-            Passage::Cut
-            | Passage::Moved
-            | Passage::Scaled
-            | Passage::Closed
-            | Passage::Stopped => Mask::moved(self.mask.as_ref(), u, k)?,
+            Passage::Gathered if spoilt => Some(Mask::of_rows_read(u)?),
+            _ => Mask::moved(self.mask.as_ref(), u, k)?,
         };
-        let sent = Cotangent { g, mask };
-        if spoilt {
-            return Ok(Some(sent));
+        if passage == Passage::Chosen {
+            mask = Mask::and(mask, chosen(u, k)?);
+            if mask.is_none() {
+                // Nothing is chosen both by a condition and by its negation.
+                return Ok(None);
+            }
         }
-        sent.closed().map(|g| Some(g.into()))
+        let moves = matches!(passage, Passage::Moved | Passage::Cut | Passage::Gathered);
+        let stays = sums || self.is_closed && moves;
+        let is_closed = mask.is_none() || stays;
+        Ok(Some(Cotangent { g, mask, is_closed }))
     }
 }
 
@@ -110,21 +108,21 @@ pub(super) fn total(sent: &[Cotangent]) -> Result<Option<Cotangent>> {
     let wide = dtype.accumulator();
     let mut groups = Groups::new();
     for one in sent {
-        let (g, mask) = (one.g.cast(wide)?, one.mask.clone());
+        let g = one.g.cast(wide)?;
         let last = groups.len();
-        add(&mut groups, last, Cotangent { g, mask })?;
+        add(&mut groups, last, Cotangent { g, ..one.clone() })?;
     }
     while groups.len() <= FEW && join_sides(&mut groups)? {}
-    let mut sum = groups[0].clone();
-    for (k, one) in groups.iter().enumerate().skip(1) {
-        // From the second on, the sum so far is right everywhere, whatever its mask says.
-        let so_far = if k == 1 { sum.closed()? } else { sum.g };
+    let mut groups = groups.into_iter();
+    let mut sum = groups.next().expect("something was sent");
+    for one in groups {
         let mask = match (&sum.mask, &one.mask) {
             (Some(a), Some(b)) => a.or(b)?,
             _ => None,
         };
-        let g = so_far.add(&one.closed()?)?;
-        sum = Cotangent { g, mask };
+        let g = sum.closed()?.add(&one.closed()?)?;
+        let is_closed = true;
+        sum = Cotangent { g, mask, is_closed };
     }
     sum.g = sum.g.cast(dtype)?;
     Ok(Some(sum))
@@ -133,7 +131,10 @@ pub(super) fn total(sent: &[Cotangent]) -> Result<Option<Cotangent>> {
 /// Adds to the group of that mask, or puts a new one at `place`.
 fn add(groups: &mut Groups, place: usize, one: Cotangent) -> Result<()> {
     match groups.iter_mut().find(|group| group.mask == one.mask) {
-        Some(group) => group.g = group.g.add(&one.g)?,
+        Some(group) => {
+            group.g = group.g.add(&one.g)?;
+            group.is_closed &= one.is_closed;
+        }
         None => groups.insert(place, one),
     }
     Ok(())
@@ -153,7 +154,8 @@ fn join_sides(groups: &mut Groups) -> Result<bool> {
             let a = groups.remove(i).g;
             let g = fork.a.select(&a, &b)?;
             let mask = fork.shared();
-            add(groups, i, Cotangent { g, mask })?;
+            let is_closed = mask.is_none();
+            add(groups, i, Cotangent { g, mask, is_closed })?;
             return Ok(true);
         }
     }

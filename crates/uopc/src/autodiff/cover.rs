@@ -335,3 +335,27 @@ fn table(dims: &[usize], mut holds: impl FnMut(&[usize]) -> bool) -> Option<Vec<
     }
     Some(all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Windows of 3 over 12 elements are cut out of rows that are one element longer.
+    #[test]
+    fn rows_of_another_length_cover_what_was_repeated() {
+        let windows = Cover::all(&[3, 10]).padded(&[3, 13], &[(0, 3), (0, 10)]);
+        let flat = windows.and_then(|c| c.reshaped(&[39]));
+        let copies = flat.and_then(|c| c.padded(&[48], &[(0, 39)])?.reshaped(&[4, 12]));
+        let copies = copies.expect("blocks are small");
+        assert_eq!(copies.blocks[0].axes[..], [0, 1]);
+        assert!(copies.summed(&[1, 12]).is_some_and(|c| c.is_all()));
+    }
+
+    #[test]
+    fn two_halves_cover_all() {
+        let half = |b, e| Cover::all(&[3, 2]).padded(&[3, 4], &[(0, 3), (b, e)]);
+        let (left, right) = (half(0, 2).expect("small"), half(2, 4).expect("small"));
+        assert!(left.or(&right).is_some_and(|c| c.is_all()));
+        assert_eq!(left.or(&left), Some(left));
+    }
+}

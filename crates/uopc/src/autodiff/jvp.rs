@@ -88,31 +88,13 @@ pub fn jvp_all(roots: &[UOp], targets: &[UOp], tangents: &[UOp]) -> Result<Vec<U
             flow[i].push(tangent.clone());
         }
     }
-    for (i, u) in graph.nodes.iter().enumerate() {
-        let sources = graph.src(i);
-        let changes = |(k, &s): (usize, &u32)| !flow[s as usize].is_empty() && carries(u, k);
-        if !sources.iter().enumerate().any(changes) {
-            continue;
-        }
-        let _rule = Site::derive(u.site(), Rule::jvp(u.op()));
-        let mut terms = Terms::new();
-        if by_terms[i] {
-            for term in &flow[sources[0] as usize] {
-                terms.extend(rule(u, &[Some(term.clone())])?);
-            }
-        } else {
-            let tangent = |(k, &s): (usize, &u32)| match carries(u, k) {
-                true => total(&flow[s as usize], &u.src()[k]),
-                false => Ok(None),
-            };
-            let t = sources.iter().enumerate().map(tangent);
-            terms = rule(u, &t.collect::<Result<SmallVec<[_; 3]>>>()?)?;
-        }
+    for i in 0..graph.len() {
+        let mut terms = tangent(&graph, i, &flow, by_terms[i])?;
         flow[i].append(&mut terms);
     }
     let found = graph.roots.iter().zip(roots).map(|(&r, root)| {
-        let tangent = total(&flow[r as usize], root)?;
-        tangent.map_or_else(|| zeros_like(root), Ok)
+        let sum = total(&flow[r as usize], root)?;
+        sum.map_or_else(|| zeros_like(root), Ok)
     });
     found.collect()
 }
@@ -147,6 +129,30 @@ fn check(graph: &Graph, roots: &[UOp], targets: &[UOp], tangents: &[UOp]) -> Res
         }
     }
     Ok(())
+}
+
+/// What the tangents of node i's sources make of it.
+fn tangent(graph: &Graph, i: usize, flow: &[Terms], by_terms: bool) -> Result<Terms> {
+    let (u, sources) = (&graph.nodes[i], graph.src(i));
+    let of = |k: usize| -> &[UOp] {
+        if carries(u, k) {
+            &flow[sources[k] as usize]
+        } else {
+            &[]
+        }
+    };
+    if (0..sources.len()).all(|k| of(k).is_empty()) {
+        return Ok(Terms::new());
+    }
+    let _rule = Site::derive(u.site(), Rule::jvp(u.op()));
+    if by_terms {
+        let parts = of(0).iter().map(|term| rule(u, &[Some(term.clone())]));
+        return parts
+            .collect::<Result<Vec<Terms>>>()
+            .map(|p| p.into_iter().flatten().collect());
+    }
+    let sums = (0..sources.len()).map(|k| total(of(k), &u.src()[k]));
+    rule(u, &sums.collect::<Result<SmallVec<[_; 3]>>>()?)
 }
 
 /// For each node whether its rule is applied to the summands of its source's tangent one by one: it
@@ -187,15 +193,14 @@ fn is_broadcast(factor: &UOp) -> bool {
     let mut repeats = false;
     let mut u = factor;
     for _ in 0..REACH {
-        match u.op() {
-            Op::Const(_) => return false,
-            Op::Expand(_) => repeats = true,
-            op if op.is_movement() || matches!(op, Op::Cast(_)) => {}
-            _ => break,
+        let op = u.op();
+        if !op.is_movement() && !matches!(op, Op::Cast(_)) {
+            break;
         }
+        repeats |= matches!(op, Op::Expand(_));
         u = &u.src()[0];
     }
-    repeats
+    repeats && !matches!(u.op(), Op::Const(_))
 }
 
 /// The sum of the terms, if there are any. Narrow floats are added in f32 and rounded once.

@@ -187,7 +187,7 @@ impl Mask {
             Op::Expand(_) => mask.of_any(x.shape())?,
             Op::Reshape(_) | Op::Permute(_) | Op::Stack => mask.each(|c| vjp(u, c, k))?,
             // Zeros are put around, so the condition must be the one that is true where it counts.
-            Op::Shrink(_) | Op::Index => {
+            Op::Shrink(_) | Op::Index | Op::ScatterAdd(_) => {
                 let node = vjp(u, &mask.node()?, k)?;
                 node.map(|c| Mask::of(Condition { c, holds: true }))
             }
@@ -207,6 +207,19 @@ impl Mask {
         let mut all = Mask::of(Condition { c, holds: true });
         all.cover = Some(Rc::new(Cover::all(u.shape())));
         Mask::moved(Some(&all), u, k)
+    }
+
+    /// The mask behind an INDEX at computed positions: the rows that were read at all.
+    pub fn of_rows_read(u: &UOp) -> Result<Mask> {
+        let (x, positions) = (&u.src()[0], &u.src()[1..]);
+        let rows = &x.shape()[..positions.len()];
+        let ones = UOp::full(Scalar::from_i128(DType::F32, 1), positions[0].shape())?;
+        let reads = ones.scatter_add(positions, rows)?;
+        let mut dims = rows.to_vec();
+        dims.resize(x.shape().rank(), 1);
+        let c = reads.cmpne(&reads.full_like(0.0)?)?;
+        let c = c.reshape(&dims)?.expand(x.shape())?;
+        Ok(Mask::of(Condition { c, holds: true }))
     }
 
     fn each(&self, mut f: impl FnMut(&UOp) -> Result<Option<UOp>>) -> Result<Option<Mask>> {

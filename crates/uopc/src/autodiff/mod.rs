@@ -6,7 +6,8 @@
 //! Keeps:    the forward nodes: gradients refer to them by identity, so that a plan which computes
 //!           both computes what they share once. Hash consing is the tape.
 //! Ensures:  the gradient graph is made of ops that have rules, so it can be differentiated again;
-//!           no target gets zeros because its paths are cut without a [`Diagnostic`] that says so.
+//!           no target gets zeros because its paths are cut without a [`Diagnostic`] that says so;
+//!           what a selection did not take has a gradient of exactly 0 (see below).
 //! Cost:     linear in the nodes under the root; each node's rule is applied once an edge.
 //!
 //! Why it is right. The cotangent of a node is the derivative of the root with respect to it. By
@@ -16,6 +17,29 @@
 //!
 //! The contributions to a node are added in order of arrival, `((a + b) + c)`: latest reader
 //! first, and of one reader the first source first. Texts and bits depend on this order.
+//!
+//! **Safe where.** Where every path from an element to the root meets, before a contraction, a
+//! selection that did not take it, its cotangent and all that it passes on are exactly 0, whatever
+//! NaN or infinity the forward values hold there; so in gradients of gradients, to any order.
+//! Selections are WHERE, MAX, REDUCE(MAX), SHRINK and INDEX. Nobody need write a condition twice:
+//!
+//! ```
+//! # use uopc::autodiff::gradient;
+//! # use uopc::interp::{graph, Array};
+//! # use uopc::ir::{DType, UOp, op::ReduceOp};
+//! let x = UOp::slot(0, DType::F32, 2);
+//! let zero = x.full_like(0.0)?;
+//! let safe = zero.cmplt(&x)?.where_(&x.sqrt()?, &zero)?;
+//! let slope = gradient(&safe.reduce(ReduceOp::Add, 1)?, &[x])?;
+//! let at = Array::from_f64(DType::F32, &[2], &[0.0, 4.0])?;
+//! // At 0 the derivative of the root is infinite, but it was not taken.
+//! assert_eq!(graph::eval(&slope, &|_| Some(at.clone()))?[0].to_f64(), [0.0, 0.25]);
+//! # Ok::<(), uopc::Error>(())
+//! ```
+//!
+//! `reverse.rs` is the driver, `vjp.rs` has the rule of each op. Cotangents carry masks
+//! (`cotangent.rs`, `mask.rs`), which know what ops take (`passage.rs`) and where shapes alone
+//! decide it (`cover.rs`). A graph without selections has no masks.
 //!
 //! ```
 //! use uopc::autodiff::gradient;

@@ -17,13 +17,22 @@ pub(super) enum Passage {
     Scaled,
     /// It goes to the elements that the op chose by their values, see [`chosen`].
     Chosen,
-    /// It goes to a part of the source that is known from shapes; the rule puts zeros elsewhere.
+    /// It goes to a part of the source, which the rule itself finds; the rule puts zeros elsewhere.
     Cut,
     /// It must be numbers: what does not count is set to 0 first. A matrix product stays one of two
     /// packed operands, with no mask in its inner loops.
     Closed,
+    /// The same, and it goes to the rows that were read at computed positions.
+    Gathered,
     /// It ends here.
     Stopped,
+}
+
+impl Passage {
+    /// True if cotangents are closed on the way.
+    pub fn closes(self) -> bool {
+        matches!(self, Passage::Closed | Passage::Gathered)
+    }
 }
 
 /// What u does with cotangents.
@@ -62,7 +71,10 @@ pub(super) fn passage(u: &UOp) -> Passage {
             ReduceOp::Max => Passage::Chosen,
             ReduceOp::Mul => Passage::Scaled,
         },
-        Op::Index | Op::ScatterAdd(_) | Op::Scan(_) | Op::Custom(_) => Passage::Closed,
+        Op::Index => Passage::Gathered,
+        // A row whose position is none has no effect.
+        Op::ScatterAdd(_) => Passage::Cut,
+        Op::Scan(_) | Op::Custom(_) => Passage::Closed,
 
         Op::Range { .. }
         | Op::End

@@ -9,11 +9,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::cotangent::{Cotangent, total};
 use super::passage::{Passage, passage};
-use super::stop::{Diagnostic, cuts, not_pure};
+use super::stop::{Diagnostic, cuts, refuse_lowered, refuse_whole};
 use super::vjp::carries;
 use crate::error::{Error, Result};
 use crate::ir::composite::zeros_like;
-use crate::ir::op::Class;
 use crate::ir::site::{Rule, Site};
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
@@ -39,14 +38,13 @@ pub(super) fn reverse(
     }
     for i in (0..graph.len()).rev() {
         let u = &graph.nodes[i];
-        let summed = {
-            let _rule = Site::derive(u.site(), Rule::SumOfCotangents);
-            total(&cotangents[i])?
-        };
-        let Some(cotangent) = summed else {
+        let Some(mut cotangent) = summed(u, &cotangents[i])? else {
             continue;
         };
         let _rule = Site::derive(u.site(), Rule::vjp(u.op()));
+        if !spoilt[i] {
+            cotangent = cotangent.closed()?.into();
+        }
         for (k, &s) in graph.src(i).iter().enumerate() {
             if on_path[s as usize] {
                 let sent = cotangent.sent(u, k, spoilt[s as usize])?;
@@ -56,6 +54,12 @@ pub(super) fn reverse(
         cotangents[i] = smallvec![cotangent];
     }
     collect(&graph, targets, &cotangents, strict)
+}
+
+/// What the readers of u have sent to it, added up.
+fn summed(u: &UOp, sent: &[Cotangent]) -> Result<Option<Cotangent>> {
+    let _rule = Site::derive(u.site(), Rule::SumOfCotangents);
+    total(sent)
 }
 
 /// The root's own cotangent.
@@ -80,27 +84,9 @@ fn seed(root: &UOp, cotangent: Option<&UOp>) -> Result<UOp> {
 
 /// Refuses what can't be differentiated at all, before anything is built.
 fn check(graph: &Graph, roots: &[UOp], targets: &[UOp]) -> Result<()> {
-    let is_lowered = |u: &&UOp| matches!(u.op().info().class, Class::Loop | Class::Program);
-    let mut lowered = graph.nodes.iter().filter(is_lowered).peekable();
-    if lowered.peek().is_some() {
-        return Err(not_pure(lowered));
-    }
-    let asked = roots
-        .iter()
-        .map(|r| ("root", r))
-        .chain(targets.iter().map(|t| ("target", t)));
-    for (what, u) in asked {
-        if !u.dtype().is_float() {
-            let (op, dtype, shape) = (u.op().mnemonic(), u.dtype(), u.shape());
-            let message = format!(
-                "the {what}, {op} of dtype {dtype} and shape {shape}, is no float; only floats \
-                 have derivatives, so cast it to f32 before it is used"
-            );
-            let site = u.site();
-            return Err(Error::Gradient { message, site });
-        }
-    }
-    Ok(())
+    refuse_lowered(graph)?;
+    roots.iter().try_for_each(|r| refuse_whole("root", r))?;
+    targets.iter().try_for_each(|t| refuse_whole("target", t))
 }
 
 /// For each node whether a change of some target reaches it. Nothing else gets a cotangent, so
@@ -127,7 +113,7 @@ fn spoilt(graph: &Graph, on_path: &[bool]) -> Vec<bool> {
             let spoils = spoilt[s as usize] || passage == Passage::Scaled;
             on_path[s as usize] && carries(u, k) && spoils
         };
-        spoilt[i] = passage != Passage::Closed && graph.src(i).iter().enumerate().any(reached);
+        spoilt[i] = !passage.closes() && graph.src(i).iter().enumerate().any(reached);
     }
     spoilt
 }

@@ -78,8 +78,8 @@ impl Placed {
 
     /// The node in the shape of x.
     fn in_place(&self) -> Result<UOp> {
-        let steps = self.moved.iter().rev();
-        steps.fold(Ok(self.node.clone()), |u, step| step.with_src(&[u?]))
+        let mut steps = self.moved.iter().rev();
+        steps.try_fold(self.node.clone(), |u, step| step.with_src(&[u]))
     }
 
     /// Whether it is the same all along an axis of x.

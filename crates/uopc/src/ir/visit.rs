@@ -173,23 +173,24 @@ pub fn substitute(roots: &[UOp], replace: &FxHashMap<UOp, UOp>) -> Result<Vec<UO
     })
 }
 
-/// [`substitute`] for arguments of functions: each pair is a node and what takes its place, of its
-/// dtype and shape. Graphs that are functions of leaves of their own stay apart: what a tangent or
-/// a batch is made of is never mistaken for the argument.
+/// [`substitute`] for graphs that are functions of their leaves: each pair is a parameter and the
+/// argument that takes its place, of its dtype and shape. A function with leaves of its own can be
+/// differentiated or batched inside another: what a tangent or a batch is made of is never mistaken
+/// for the argument, which comes last.
 ///
 /// ```
-/// use uopc::ir::{DType, UOp, visit::apply};
+/// use uopc::ir::{DType, UOp, visit::with_arguments};
 ///
 /// let x = UOp::slot(0, DType::F32, 3);
 /// let y = UOp::slot(1, DType::F32, 3);
 /// let f = x.mul(&x)?;
-/// assert_eq!(apply(&[f], &[(x.clone(), y.add(&x)?)])?, [y.add(&x)?.mul(&y.add(&x)?)?]);
+/// assert_eq!(with_arguments(&[f], &[(x.clone(), y.add(&x)?)])?, [y.add(&x)?.mul(&y.add(&x)?)?]);
 /// # Ok::<(), uopc::Error>(())
 /// ```
 ///
 /// # Errors
 /// When a replacement has another dtype or shape than the node, and when a node is given two.
-pub fn apply(roots: &[UOp], arguments: &[(UOp, UOp)]) -> Result<Vec<UOp>> {
+pub fn with_arguments(roots: &[UOp], arguments: &[(UOp, UOp)]) -> Result<Vec<UOp>> {
     let mut replace = FxHashMap::default();
     for (from, to) in arguments {
         let message = if (from.dtype(), from.shape()) != (to.dtype(), to.shape()) {

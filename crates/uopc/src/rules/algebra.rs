@@ -1,7 +1,9 @@
 //! Identities of arithmetic, of bits and of conversions.
 
+use smallvec::SmallVec;
+
 use super::{all_ones, binary, constant, full, is_exact, right_constant, two_constants};
-use crate::ir::op::ReduceOp;
+use crate::ir::op::{Fold, ReduceOp};
 use crate::ir::scalar::apply;
 use crate::ir::{DType, Op, Scalar, UOp};
 use crate::rewrite::{Miss, found, require};
@@ -32,6 +34,14 @@ rule_table! {
     FloatExact add_minus_zero [add] (u) {
         let (x, c) = right_constant(u)?;
         require(x.dtype().is_float() && c == Scalar::identity(ReduceOp::Add, x.dtype()))?;
+        Ok(x.clone())
+    }
+
+    /// x + 0.0 => x if x is never -0.0
+    FloatExact add_float_zero [add] (u) {
+        let (x, c) = right_constant(u)?;
+        require(x.dtype().is_float() && c == Scalar::zero(x.dtype()))?;
+        require(is_never_minus_zero(x))?;
         Ok(x.clone())
     }
 
@@ -92,6 +102,16 @@ rule_table! {
         require(u.dtype().is_float())?;
         let x = found(negated(found(negated(u))?))?;
         Ok(x.clone())
+    }
+
+    /// (x * -1) * c => x * -c, (x * c) * -1 => x * -c
+    FloatExact mul_negated_constant [mul] (u) {
+        require(u.dtype().is_float())?;
+        let (x, c, d) = two_constants(u)?;
+        let minus_one = Scalar::from_i128(u.dtype(), -1);
+        require(c == minus_one || d == minus_one)?;
+        let product = apply(&Op::Mul, u.dtype(), &[c, d]);
+        Ok(x.mul(&full(product, u)?)?)
     }
 
     /// x / 1 => x
@@ -221,6 +241,39 @@ rule_table! {
 fn sum_with_constant(u: &UOp) -> Option<(&UOp, &UOp)> {
     let [x, c] = u.src() else { return None };
     (*u.op() == Op::Add && constant(c).is_some()).then_some((x, c))
+}
+
+/// How many nodes are looked at for a sign.
+const FEW: usize = 32;
+
+/// True if no element is -0.0, as far as can be told from what it is made of.
+fn is_never_minus_zero(u: &UOp) -> bool {
+    let mut pending: SmallVec<[&UOp; 8]> = SmallVec::from_slice(&[u]);
+    let mut visits = 0;
+    while let Some(u) = pending.pop() {
+        visits += 1;
+        match (u.op(), u.src()) {
+            _ if visits > FEW => return false,
+            (Op::Const(c), _) if *c != Scalar::identity(ReduceOp::Add, c.dtype()) => {}
+            // Never negative, or a number that has no -0.
+            (Op::Exp | Op::Exp2, _) => {}
+            (Op::Cast(_), [x]) if !x.dtype().is_float() => {}
+            (Op::Mul, [a, b]) if a == b => {}
+            // Opposite numbers add up to +0.0, and a sum that begins at +0.0 stays above -0.0.
+            (Op::Add, [_, c]) if constant(c).is_some_and(|c| c.bits() == 0) => {}
+            (
+                Op::Reduce {
+                    fold: Fold::Chain, ..
+                },
+                _,
+            ) => {}
+            (Op::Add | Op::Max, [a, b]) | (Op::Where, [_, a, b]) => pending.extend([a, b]),
+            (Op::Sqrt | Op::Stage(_), [x]) => pending.push(x),
+            (op, [x]) if op.is_movement() => pending.push(x),
+            _ => return false,
+        }
+    }
+    true
 }
 
 /// x of `x * -1`.

@@ -9,13 +9,30 @@ use crate::autodiff::gradient_with;
 use crate::ir::op::StageKind;
 
 thread_local! {
-    /// How many guards of [`no_grad`] live.
-    static GRADS_OFF: Cell<usize> = const { Cell::new(0) };
+    /// How many guards of [`no_grad`] live, less those that do not count, see [`with_grads`].
+    static GRADS_OFF: Cell<isize> = const { Cell::new(0) };
 }
 
 /// Whether results on this thread remember that they depend on parameters.
-pub(super) fn grads_on() -> bool {
-    GRADS_OFF.get() == 0
+pub(crate) fn grads_on() -> bool {
+    GRADS_OFF.get() <= 0
+}
+
+/// Until the returned guard is dropped, guards of [`no_grad`] that were there before do not count:
+/// whoever differentiates a function needs its history, wherever that is done.
+pub(crate) fn with_grads() -> WithGrads {
+    WithGrads(GRADS_OFF.replace(0))
+}
+
+/// See [`with_grads`].
+#[must_use]
+pub(crate) struct WithGrads(isize);
+
+impl Drop for WithGrads {
+    fn drop(&mut self) {
+        // A guard made or dropped meanwhile counts from now on.
+        GRADS_OFF.set(GRADS_OFF.get() + self.0);
+    }
 }
 
 /// The same values, through which no gradient flows.

@@ -2,7 +2,7 @@
 
 use super::args::{Integer, axis_of};
 use super::slices::{Part, Pick, Slice, Slices};
-use super::{DType, Result, Site, Tensor, UOp, dtype_error};
+use super::{DType, Result, Site, Tensor, UOp, dtype_error, shape_error};
 use crate::ir::{Scalar, composite};
 
 impl Tensor {
@@ -56,36 +56,59 @@ impl Tensor {
 
     /// The entries of the first axis at the positions in an integer tensor: the result has the
     /// positions' shape and then the other axes. Negative positions count from the end; out of
-    /// range reads zeros.
+    /// range reads zeros. The gradient by this tensor is a [`scatter_add`](Self::scatter_add): a
+    /// position that is out of range passes nothing on, one that is read several times gets a sum.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let t = Tensor::from_slice(&[1.0f32, 2.0, 3.0, 4.0], [2, 2])?;
+    /// let rows = t.take(&Tensor::from_slice(&[1, -2, 1, 7], [4])?)?;
+    /// assert_eq!(rows.to_vec::<f32>()?, [3.0, 4.0, 1.0, 2.0, 3.0, 4.0, 0.0, 0.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the positions are not integers or there is no axis.
     #[track_caller]
     pub fn take(&self, positions: &Tensor) -> Result<Tensor> {
         let _site = Site::caller().enter();
-        if !positions.dtype().is_int() {
-            let message = format!(
-                "positions are integers, not {}; cast them",
-                positions.dtype()
-            );
-            return Err(dtype_error("take", message));
-        }
         axis_of("take", self.shape(), 0)?;
-        let n = self.shape()[0];
-        // The extent must be a number of the positions' dtype.
-        let dtype = match positions.dtype().int_range() {
-            Some((_, largest)) if (n as i128) <= largest => positions.dtype(),
-            _ => DType::I64,
-        };
-        let at = positions.uop().cast(dtype)?;
-        let at = if dtype.is_signed() {
-            let constant = |value: i128| UOp::full(Scalar::from_i128(dtype, value), at.shape());
-            let from_end = at.add(&constant(n as i128)?)?;
-            at.cmplt(&constant(0)?)?.where_(&from_end, &at)?
-        } else {
-            at
-        };
+        let at = places("take", positions, self.shape()[0])?;
         self.map(|x| x.index(&[at]))
+    }
+
+    /// The entries of this tensor added into zeros at the positions in an integer tensor: with
+    /// positions of shape S and entries of shape S + R the result has shape (n,) + R. It is the
+    /// transpose of [`take`](Self::take). Entries for one position are added in their order, so the
+    /// result has the same bits each time. Negative positions count from the end; out of range adds
+    /// nothing.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let entries = Tensor::from_slice(&[1.0f32, 2.0, 4.0, 8.0], [4])?;
+    /// let sums = entries.scatter_add(&Tensor::from_slice(&[2, 0, 2, -3], [4])?, 3)?;
+    /// assert_eq!(sums.to_vec::<f32>()?, [10.0, 0.0, 5.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the positions are not integers, or their shape is not that of the leading axes.
+    #[track_caller]
+    pub fn scatter_add(&self, positions: &Tensor, n: usize) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let (entries, named) = (self.shape(), positions.shape());
+        let rank = named.rank();
+        if entries.rank() < rank || entries[..rank] != named[..] {
+            let message = format!(
+                "entries {entries} at positions {named} do not fit; the entries have the positions' \
+                 shape and then the axes of the result but the first"
+            );
+            return Err(shape_error("scatter_add", message));
+        }
+        let at = places("scatter_add", positions, n)?;
+        let mut dims = vec![n];
+        dims.extend_from_slice(&entries[rank..]);
+        self.map(|x| x.scatter_add(&[at], &dims))
     }
 
     /// Ones where a label meets its class, zeros elsewhere: labels of shape S give f32 of shape
@@ -99,6 +122,27 @@ impl Tensor {
         let hot = is_class("one_hot", &self.uop(), classes)?;
         Ok(Tensor::new(hot.cast(DType::F32)?, false))
     }
+}
+
+/// Positions of an axis of extent n, those from the end counted from the beginning.
+fn places(op: &'static str, positions: &Tensor, n: usize) -> Result<UOp> {
+    if !positions.dtype().is_int() {
+        let dtype = positions.dtype();
+        let message = format!("positions are integers, not {dtype}; cast them");
+        return Err(dtype_error(op, message));
+    }
+    // The extent must be a number of the positions' dtype.
+    let dtype = match positions.dtype().int_range() {
+        Some((_, largest)) if (n as i128) <= largest => positions.dtype(),
+        _ => DType::I64,
+    };
+    let at = positions.uop().cast(dtype)?;
+    if !dtype.is_signed() {
+        return Ok(at);
+    }
+    let constant = |value: i128| UOp::full(Scalar::from_i128(dtype, value), at.shape());
+    let from_end = at.add(&constant(n as i128)?)?;
+    at.cmplt(&constant(0)?)?.where_(&from_end, &at)
 }
 
 /// Whether a label is class c, for all classes along a new last axis.

@@ -56,6 +56,7 @@ pub use crate::ir::{DType, Shape, UOp};
 pub use crate::runtime::Element;
 pub use args::{Axes, Dims, Integer};
 pub use backward::{NoGrad, no_grad};
+pub(crate) use backward::{grads_on, with_grads};
 pub use diagnose::find_nan;
 pub use operand::Operand;
 pub use random::Generator;

@@ -1,6 +1,6 @@
 //! The transformations of functions from lists of tensors to lists of tensors.
 
-use super::trace::{Function, Trace, check_like, gradient_error, shape_error};
+use super::trace::{Function, Trace, called, check_like, gradient_error, result, shape_error};
 use crate::autodiff;
 use crate::error::Result;
 use crate::ir::{Shape, UOp};
@@ -35,6 +35,17 @@ impl Pullback {
     /// When a shape or dtype differs from the result's, and when an op has no derivative.
     pub fn call(&self, cotangents: &[Tensor]) -> Result<Vec<Tensor>> {
         check_like("vjp", "cotangent", cotangents, &self.trace.outputs)?;
+        self.call_first(cotangents)
+    }
+
+    /// [`call`](Self::call) with cotangents for the first results only; the others, which a
+    /// function may return besides, have none.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call), and when there are more cotangents than results.
+    pub fn call_first(&self, cotangents: &[Tensor]) -> Result<Vec<Tensor>> {
+        let n = cotangents.len().min(self.trace.outputs.len());
+        check_like("vjp", "cotangent", cotangents, &self.trace.outputs[..n])?;
         let cotangents: Vec<Option<UOp>> = cotangents.iter().map(|g| Some(g.uop())).collect();
         let pulled = self.trace.pull_back(0, &cotangents, &self.wrt)?;
         self.trace.finish(pulled)
@@ -167,7 +178,7 @@ pub fn vmap(
             "no argument is mapped; give at least one an axis in in_axes".into(),
         ));
     };
-    let outputs = f(&arguments)?;
+    let outputs = called(f, &arguments)?;
     let axes = out_axes(outputs.len())?;
     if axes.len() != outputs.len() {
         let (given, results) = (axes.len(), outputs.len());
@@ -179,10 +190,10 @@ pub fn vmap(
     let roots: Vec<UOp> = outputs.iter().map(Tensor::uop).collect();
     let batched = autodiff::vmap(&roots, &mapped)?;
     let results = batched.into_iter().zip(axes).enumerate();
-    let result = |(k, (y, axis)): (usize, (autodiff::Batched, Option<isize>))| {
+    let one = |(k, (y, axis)): (usize, (autodiff::Batched, Option<isize>))| {
         let Some(axis) = axis else {
             return match y.batched {
-                false => Ok(Tensor::from_uop(y.node)),
+                false => result(y.node),
                 true => Err(shape_error(
                     "vmap",
                     format!("result {k} differs between slices, so its out_axes can't be None"),
@@ -194,9 +205,9 @@ pub fn vmap(
         let to = resolve(axis, rank, || {
             format!("out_axes {axis} for result {k} of shape {}", node.shape())
         })?;
-        Ok(Tensor::from_uop(moved(&node, 0, to)?))
+        result(moved(&node, 0, to)?)
     };
-    results.map(result).collect()
+    results.map(one).collect()
 }
 
 /// A node with one of its axes at another place.

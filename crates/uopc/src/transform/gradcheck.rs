@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 
 use super::trace::{Function, Trace, gradient_error};
 use super::wide::widened;
-use crate::autodiff::{gradient, jvp};
+use crate::autodiff::{gradient, gradient_with, jvp};
 use crate::error::Result;
 use crate::ir::op::{Op, ReduceOp, StageKind};
 use crate::ir::site::Site;
@@ -120,6 +120,8 @@ pub struct Comparison {
 pub struct GradcheckReport {
     /// For each argument that is a float, one line for each comparison.
     pub comparisons: Vec<Comparison>,
+    /// What the table calls the arguments; their numbers where there is no name.
+    pub names: Vec<String>,
 }
 
 impl GradcheckReport {
@@ -132,16 +134,19 @@ impl GradcheckReport {
 
 impl fmt::Display for GradcheckReport {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let name = |k: usize| self.names.get(k).cloned().unwrap_or_else(|| k.to_string());
+        let names = self.comparisons.iter().map(|c| name(c.argument));
+        let width = names.map(|n| n.chars().count()).fold(9, usize::max);
         writeln!(
             f,
-            "{:<9} {:<12} {:<35} {:>12} {:>12} {:>9} {:>9}  result",
+            "{:<width$} {:<12} {:<35} {:>12} {:>12} {:>9} {:>9}  result",
             "argument", "shape", "compared", "first", "second", "error", "allowed"
         )?;
         for c in &self.comparisons {
             writeln!(
                 f,
-                "{:<9} {:<12} {:<35} {:>12.5e} {:>12.5e} {:>9.1e} {:>9.1e}  {}",
-                c.argument,
+                "{:<width$} {:<12} {:<35} {:>12.5e} {:>12.5e} {:>9.1e} {:>9.1e}  {}",
+                name(c.argument),
                 c.shape.to_string(),
                 c.compared,
                 c.found,
@@ -202,6 +207,8 @@ pub fn check_graph(
     }
     let mut rng = Generator::new(options.seed);
     let point = Point::new(leaves, roots, &mut rng)?;
+    // Once, for its warnings of what is cut.
+    gradient(&point.scalar, &point.leaves)?;
     let mut comparisons = Vec::new();
     for (which, (number, _, _)) in leaves.iter().enumerate() {
         let mut worst: Vec<Comparison> = Vec::new();
@@ -226,7 +233,16 @@ pub fn check_graph(
         }
         comparisons.extend(worst);
     }
-    Ok(GradcheckReport { comparisons })
+    Ok(GradcheckReport {
+        comparisons,
+        names: Vec::new(),
+    })
+}
+
+/// The gradients without warnings: where a slope is constant, its own gradient is cut, and what is
+/// cut besides need not be said for each direction.
+fn silent_gradient(root: &UOp, targets: &[UOp]) -> Result<Vec<UOp>> {
+    Ok(gradient_with(root, targets, false)?.0)
 }
 
 /// A number from a range, drawn on the host.
@@ -332,7 +348,7 @@ impl Point {
 
     /// The slope of the scalar along a random direction through all leaves, as a graph.
     fn slope(&self, rng: &mut Generator) -> Result<UOp> {
-        let gradients = gradient(&self.scalar, &self.leaves)?;
+        let gradients = silent_gradient(&self.scalar, &self.leaves)?;
         let mut slope: Option<UOp> = None;
         for (which, g) in gradients.iter().enumerate() {
             let along = self.direction(which, rng);
@@ -357,7 +373,7 @@ impl Point {
     ) -> Result<[Comparison; 2]> {
         let leaf = &self.leaves[which];
         let tangent = Tensor::from_slice(along, [along.len()])?.uop();
-        let reverse = gradient(scalar, std::slice::from_ref(leaf))?.swap_remove(0);
+        let reverse = silent_gradient(scalar, std::slice::from_ref(leaf))?.swap_remove(0);
         let forward = jvp(scalar, std::slice::from_ref(leaf), &[tangent])?;
         let terms = self.value(&reverse, &self.values)?;
         let terms = terms.iter().zip(along).map(|(g, d)| g * d);
@@ -393,7 +409,8 @@ impl Point {
             ),
         };
         // Where the function is smooth, half the step changes next to nothing.
-        let unclear = !((wide - narrow).abs() <= 100.0 * allowed + rounding_wide);
+        let change = (wide - narrow).abs();
+        let unclear = change.is_nan() || change > 100.0 * allowed + rounding_wide;
         Ok([
             compared(by_quotient, reverse, narrow, allowed, unclear),
             compared(
@@ -474,4 +491,35 @@ pub fn error_by_step(
         ));
     }
     Ok(errors)
+}
+
+/// [`error_by_step`] of a graph: its root, a scalar, as a function of these leaves at these values.
+///
+/// # Errors
+/// As [`error_by_step`].
+pub fn graph_error_by_step(
+    root: &UOp,
+    leaves: &[(UOp, Vec<f64>)],
+    steps: &[f64],
+    seed: u64,
+) -> Result<Vec<(f64, f64)>> {
+    let f = |args: &[Tensor]| {
+        let pairs = leaves.iter().zip(args);
+        let is_own = |((leaf, _), x): (&(UOp, Vec<f64>), &Tensor)| leaf.dtype() == x.dtype();
+        let own = pairs.clone().all(is_own);
+        let replace: FxHashMap<UOp, UOp> = pairs
+            .map(|((leaf, _), x)| (leaf.clone(), x.uop()))
+            .collect();
+        let roots = std::slice::from_ref(root);
+        let roots = match own {
+            true => substitute(roots, &replace)?,
+            false => widened(roots, &replace)?,
+        };
+        Ok(roots.into_iter().map(Tensor::from_uop).collect())
+    };
+    let args: Result<Vec<Tensor>> = leaves
+        .iter()
+        .map(|(leaf, at)| Tensor::from_slice(at, leaf.shape())?.cast(leaf.dtype()))
+        .collect();
+    error_by_step(&f, &args?, steps, seed)
 }

@@ -29,6 +29,11 @@
 //! Random numbers that a function draws are drawn once, for all slices of a map alike.
 
 mod custom;
+/// The examples of the page for users run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/autodiff.md")]
+struct Page;
+
 pub mod flat;
 pub mod gradcheck;
 mod jacobian;
@@ -177,13 +182,10 @@ pub fn value_and_grad<A: Tree>(
 /// Those of `f`. The function returned fails when a cotangent differs in shape or dtype from the
 /// result, and when an op on the way has no derivative.
 #[track_caller]
-pub fn vjp<'a, A: Tree, B: Tree>(
+pub fn vjp<'a, A: Tree, B: Tree + 'a>(
     f: impl Fn(&A) -> Result<B>,
     primals: &'a A,
-) -> Result<(B, impl Fn(&B) -> Result<A> + 'a)>
-where
-    B: 'a,
-{
+) -> Result<(B, impl Fn(&B) -> Result<A> + 'a)> {
     let _site = Site::caller().enter();
     let tensors = primals.tensors();
     let wrt = floats(&tensors);

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::ir::UOp;
 use crate::ir::site::Site;
 use crate::ir::visit::substitute;
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, grads_on, with_grads};
 
 /// A function from tensors to tensors. All transformations rest on those of such functions.
 pub type Function<'f> = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + 'f;
@@ -40,7 +40,7 @@ impl Trace {
                 leaves.push(None);
             }
         }
-        let outputs = f(&arguments)?;
+        let outputs = called(f, &arguments)?;
         Ok(Trace {
             leaves,
             primals: primals.to_vec(),
@@ -73,7 +73,7 @@ impl Trace {
             }
         }
         let nodes = substitute(&nodes, &values)?;
-        Ok(nodes.into_iter().map(Tensor::from_uop).collect())
+        nodes.into_iter().map(result).collect()
     }
 
     /// The results.
@@ -135,6 +135,21 @@ impl Trace {
             false => crate::ir::composite::zeros_like(y),
         };
         roots.iter().map(tangent).collect()
+    }
+}
+
+/// Calls a function whose history is needed, also where the caller keeps none.
+pub(super) fn called(f: &Function, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
+    let _on = with_grads();
+    f(arguments)
+}
+
+/// A tensor for the caller, who may keep no history.
+pub(super) fn result(node: UOp) -> Result<Tensor> {
+    let tensor = Tensor::from_uop(node);
+    match tensor.needs_grad() && !grads_on() {
+        true => tensor.detach(),
+        false => Ok(tensor),
     }
 }
 

@@ -1,6 +1,7 @@
 //! For each rule inputs on which it fires, at each dtype that it is for.
 
 mod loops;
+mod onehot;
 
 use uopc::ir::op::{Fold, ReduceOp};
 use uopc::ir::{DType, Op, Scalar, Shape, UOp};
@@ -96,7 +97,7 @@ pub fn all() -> Vec<Case> {
     divmod(&mut cases);
     movement(&mut cases);
     reduce(&mut cases);
-    one_hots(&mut cases);
+    onehot::put(&mut cases);
     loops::put(&mut cases);
     cases.0
 }
@@ -202,6 +203,18 @@ fn algebra(cases: &mut Cases) {
 
     cases.each("add_zero", &exact, |at| &at.x() + &at.int(0));
     cases.each("add_minus_zero", &FLOATS, |at| &at.x() + &at.c(-0.0));
+    cases.each("add_float_zero", &FLOATS, |at| {
+        let square = &at.x() * &at.x();
+        let top = square.sqrt().unwrap().maximum(&at.y().exp().unwrap());
+        &top.unwrap() + &at.c(0.0)
+    });
+    cases.each("add_float_zero", &FLOATS, |at| {
+        &(&at.x() + &at.c(0.0)) + &at.c(0.0)
+    });
+    cases.each("add_float_zero", &FLOATS, |at| {
+        let whole = at.x().cmplt(&at.y()).unwrap().cast(at.dtype).unwrap();
+        &(&whole + &at.x().exp2().unwrap()) + &at.c(0.0)
+    });
     cases.each("add_constants", &exact, |at| {
         &(&at.x() + &at.int(100)) + &at.int(77)
     });
@@ -220,6 +233,12 @@ fn algebra(cases: &mut Cases) {
         &(&at.x() * &at.int(37)) * &at.int(91)
     });
     cases.each("mul_minus_one_twice", &FLOATS, |at| -&-&at.x());
+    for c in [0.3, -7.0, 0.0, f64::INFINITY, f64::NAN, 1e-40] {
+        let opposite = |at: &At| &-&at.x() * &at.c(c);
+        cases.each("mul_negated_constant", &FLOATS, opposite);
+        let product = |at: &At| -&(&at.x() * &at.c(c));
+        cases.each("mul_negated_constant", &FLOATS, product);
+    }
     cases.each("div_by_one", &FLOATS, |at| &at.x() / &at.c(1.0));
     cases.each("mulacc_one", &numbers, |at| {
         at.x().mulacc(&at.c(1.0), &at.y()).unwrap()
@@ -549,78 +568,6 @@ fn reduce(cases: &mut Cases) {
     for value in [5.0, -0.0, f64::NAN] {
         cases.each("max_constant", all, |at| {
             reduce(&at.c(value), ReduceOp::Max, 1)
-        });
-    }
-}
-
-fn one_hots(cases: &mut Cases) {
-    // 12 numbers of another slot beside 27 positions.
-    let numbers = |dtype: DType| UOp::slot(7, dtype, 12).reshape(&[12, 1]).unwrap();
-    let equal = |dtype: DType| {
-        let positions = UOp::iota(27, dtype).unwrap().reshape(&[1, 27]).unwrap();
-        let numbers = numbers(dtype).expand(&[12, 27]).unwrap();
-        numbers.eq(&positions.expand(&[12, 27]).unwrap()).unwrap()
-    };
-    let numbers_of = [DType::I8, DType::U8, DType::I32, DType::U64];
-    let chosen = |at: &At, dtype: DType, x: &UOp| {
-        let zero = At { dtype: at.dtype }.c(0.0).shrink(&[(0, 1)]).unwrap();
-        let zero = zero.reshape(&[1, 1]).unwrap().expand(&[12, 27]).unwrap();
-        equal(dtype).where_(x, &zero).unwrap()
-    };
-    let over_numbers = |x: &UOp| {
-        x.permute(&[1, 0])
-            .unwrap()
-            .reduce(ReduceOp::Add, 1)
-            .unwrap()
-    };
-    let column = |at: &At| {
-        let column = at
-            .x()
-            .shrink(&[(0, 12)])
-            .unwrap()
-            .reshape(&[12, 1])
-            .unwrap();
-        column.expand(&[12, 27]).unwrap()
-    };
-    for of in numbers_of {
-        let all: Vec<DType> = INTS.into_iter().chain(FLOATS).collect();
-        cases.each("onehot_read", &all, |at| {
-            chosen(at, of, &at.matrix(12))
-                .reduce(ReduceOp::Add, 1)
-                .unwrap()
-        });
-        cases.each("onehot_read", &INTS, |at| {
-            let hot = equal(of).cast(at.dtype).unwrap();
-            (&at.matrix(12) * &hot).reduce(ReduceOp::Add, 1).unwrap()
-        });
-        cases.each("onehot_product_read", &FLOATS, |at| {
-            let hot = equal(of).cast(at.dtype).unwrap();
-            (&hot * &at.matrix(12)).reduce(ReduceOp::Add, 1).unwrap()
-        });
-        cases.each("onehot_add", &INTS, |at| {
-            over_numbers(&chosen(at, of, &column(at)))
-        });
-        // How often each position is named, in floats too.
-        cases.each("onehot_add", &all, |at| {
-            over_numbers(&equal(of).cast(at.dtype).unwrap())
-        });
-        // The product of the transposed one-hot and a matrix.
-        cases.each("onehot_product_add", &FLOATS, |at| {
-            let hot = equal(of).cast(at.dtype).unwrap().permute(&[1, 0]).unwrap();
-            let hot = hot
-                .reshape(&[27, 1, 12])
-                .unwrap()
-                .expand(&[27, 3, 12])
-                .unwrap();
-            let rows = at
-                .x()
-                .shrink(&[(5, 41)])
-                .unwrap()
-                .reshape(&[1, 3, 12])
-                .unwrap();
-            (&hot * &rows.expand(&[27, 3, 12]).unwrap())
-                .reduce(ReduceOp::Add, 1)
-                .unwrap()
         });
     }
 }

@@ -237,6 +237,44 @@ pub const CASES: &[Case] = &[
             square(&x[0].scatter_add(&at, T).unwrap())
         },
     ),
+    also(
+        "index",
+        "index by numbers of a graph",
+        &[&[4, 3]],
+        Real,
+        |x| {
+            // Rows 0, 3, 2, 1, 0 and two that are none.
+            square(&x[0].index(&[numbers(&[0, 3, 2, 1, 0, 4, -1])]).unwrap())
+        },
+    ),
+    also("index", "index of pairs", &[&[4, 3], &[3]], Real, |x| {
+        let at = [numbers(&[1, 1, 5]), numbers(&[2, 2, 0])];
+        &square(&x[0].index(&at).unwrap()) * &x[1]
+    }),
+    also(
+        "scatter_add",
+        "scatter_add at computed places",
+        &[&[6, 2]],
+        Real,
+        |x| {
+            square(
+                &x[0]
+                    .scatter_add(&[numbers(&[1, 3, 1, 1, -2, 9])], &[4, 2])
+                    .unwrap(),
+            )
+        },
+    ),
+    also(
+        "scatter_add",
+        "scatter_add of pairs",
+        &[&[2, 2, 3]],
+        Real,
+        |x| {
+            let at = [numbers(&[1, 0, 1, 3]), numbers(&[2, 2, 2, 0])];
+            let at = at.map(|i| i.reshape(&[2, 2]).unwrap());
+            square(&x[0].scatter_add(&at, &[3, 3, 3]).unwrap())
+        },
+    ),
     op("reduce", &[T], Real, |x| {
         square(&x[0].reduce(ReduceOp::Add, 2).unwrap())
     }),
@@ -323,6 +361,18 @@ fn positions(n: usize, step: i64) -> UOp {
     };
     let steps = &UOp::iota(n, DType::I32).unwrap() * &whole(step);
     &steps.floormod(&whole(5)).unwrap() + &whole(-1)
+}
+
+/// Integers that are computed, element by element, so that no rule sees that they are constants.
+fn numbers(values: &[i64]) -> UOp {
+    let position = UOp::iota(values.len(), DType::I32).unwrap();
+    let full = |value: i64| UOp::int(value, DType::I32).broadcast_scalar(position.shape());
+    let mut all = full(0).unwrap();
+    for (k, &value) in values.iter().enumerate() {
+        let here = position.eq(&full(k as i64).unwrap()).unwrap();
+        all = here.where_(&full(value).unwrap(), &all).unwrap();
+    }
+    all
 }
 
 fn square(x: &UOp) -> UOp {

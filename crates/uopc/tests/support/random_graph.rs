@@ -493,34 +493,59 @@ impl Generator {
         let dtype = self.int();
         if self.chance(30) {
             // A constant position, now and then outside.
-            let indices: Vec<UOp> = (0..count)
-                .map(|k| {
-                    let at = self.rng.random_range(-1..=x.shape()[k] as i64);
-                    UOp::int(at, dtype)
-                })
-                .collect();
+            let mut at = |k: usize| self.rng.random_range(-1..=x.shape()[k] as i64);
+            let indices: Vec<UOp> = (0..count).map(|k| UOp::int(at(k), dtype)).collect();
             return x.index(&indices).map(Some);
         }
         let source = self.any();
         if source.shape().numel() > 40 {
             return Ok(None);
         }
+        if self.chance(40) {
+            return self.scattered(&source, dtype);
+        }
+        let indices = self.indices(&source, dtype, &x.shape()[..count])?;
+        x.index(&indices).map(Some)
+    }
+
+    /// Rows added at indices that have the shape of a node.
+    fn scattered(&mut self, source: &UOp, dtype: DType) -> Result<Option<UOp>> {
+        let shape = self.shape();
+        if shape.is_empty() {
+            return Ok(None);
+        }
+        let count = self.rng.random_range(1..=shape.len().min(2));
+        let indices = self.indices(source, dtype, &shape[..count])?;
+        let mut rows = source.shape().to_vec();
+        rows.extend_from_slice(&shape[count..]);
+        if rows.iter().product::<usize>() > LARGEST {
+            return Ok(None);
+        }
+        let of = self.dtype();
+        self.like(of, &Shape::new(&rows))?
+            .scatter_add(&indices, &shape)
+            .map(Some)
+    }
+
+    /// Indices along axes of these extents, in the shape of a node.
+    fn indices(&mut self, source: &UOp, dtype: DType, extents: &[usize]) -> Result<Vec<UOp>> {
         let mut indices = Vec::new();
-        for k in 0..count {
+        for (k, &extent) in extents.iter().enumerate() {
             let other = if k == 0 {
                 source.clone()
             } else {
                 self.like(dtype, source.shape())?
             };
-            let mut at = other.cast(dtype)?;
-            if self.chance(70) {
-                // The extent plus one, so that one value lies outside.
-                let n = Scalar::from_i128(dtype, x.shape()[k] as i128 + 1);
-                at = at.floormod(&UOp::full(n, at.shape())?)?;
-            }
-            indices.push(at);
+            let at = other.cast(dtype)?;
+            // The extent plus one, so that one value lies outside.
+            let n = UOp::full(Scalar::from_i128(dtype, extent as i128 + 1), at.shape())?;
+            indices.push(if self.chance(70) {
+                at.floormod(&n)?
+            } else {
+                at
+            });
         }
-        x.index(&indices).map(Some)
+        Ok(indices)
     }
 
     fn reduced(&mut self, x: &UOp) -> Result<Option<UOp>> {

@@ -82,6 +82,7 @@ pub fn apply(nest: &mut Nest, line: &str) -> Result<Outcome<()>, String> {
             let range = range(nest, r)?;
             rewrite::partition(nest, number(k)?, &range)
         }
+        ["own", k, owners] => rewrite::own(nest, number(k)?, number(owners)?).map(drop),
         ["share", k] => rewrite::share(nest, number(k)?),
         ["exec", r, kind] => rewrite::set_exec(nest, &range(nest, r)?, exec(kind)?).map(drop),
         ["expand", l, a, ref ids @ ..] => {

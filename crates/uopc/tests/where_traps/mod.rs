@@ -122,6 +122,12 @@ fn rest(x: &UOp, begin: usize) -> UOp {
     x.shrink(&[(begin, x.shape()[0])]).unwrap()
 }
 
+/// Rows 1 and 2, whose numbers are computed.
+fn read(x: &UOp) -> UOp {
+    let places = UOp::iota(2, DType::I32).unwrap();
+    x.index(&[&places + &number(&places, 1.0)]).unwrap()
+}
+
 fn second(x: &UOp) -> UOp {
     x.index(&[UOp::int(1, DType::I32)]).unwrap()
 }
@@ -478,6 +484,12 @@ cases! {
     part_of_a_stack:
         |a| second(&UOp::stack(&[sqrt(&a[0]), &a[0] * &a[0]]).unwrap()),
         |p| each(p, [|x| 2.0 * x, |_| 2.0]);
+    log_of_what_is_read:
+        |a| read(&log(&a[0])),
+        |p| guarded(p, is_positive, LOG);
+    rows_that_are_read:
+        |a| read(&sqrt(&a[0])),
+        |p| guarded(p, is_positive, ROOT);
     rest_of_a_join:
         |a| rest(&cat(&[sqrt(&a[0]), &a[0] * &a[0]], 0).unwrap(), 2),
         |p| each(p, [|x| 2.0 * x, |_| 2.0]);

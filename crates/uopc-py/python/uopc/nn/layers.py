@@ -57,8 +57,9 @@ class Linear(Module):
 class Embedding(Module):
     """A row of a table for each integer: integers of shape S give S + (embedding_dim,).
 
-    ``weight`` has shape (num_embeddings, embedding_dim) and starts as 0.02 times normal numbers. An
-    integer that is no row gives zeros. Raises TypeError for indices that are no integers.
+    ``weight`` has shape (num_embeddings, embedding_dim) and starts as 0.02 times normal numbers.
+    Negative integers count from the end, and one that is no row gives zeros. The gradient by the
+    table adds up the rows that are read. Raises TypeError for indices that are no integers.
 
     >>> table = uopc.nn.Embedding(10, 4)
     >>> table(Tensor([1, 5, 1])).shape
