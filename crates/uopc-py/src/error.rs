@@ -2,7 +2,7 @@
 
 use pyo3::PyErr;
 use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError,
+    PyFloatingPointError, PyIndexError, PyMemoryError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError,
     PyValueError,
 };
 use uopc::Error;
@@ -14,6 +14,7 @@ pub fn exception(error: Error) -> PyErr {
         Error::DType { .. } => PyTypeError::new_err(text),
         Error::Index { .. } => PyIndexError::new_err(text),
         Error::Gradient { .. } | Error::Compile { .. } => PyRuntimeError::new_err(text),
+        Error::NonFinite(_) => PyFloatingPointError::new_err(text),
         Error::Memory { .. } => PyMemoryError::new_err(text),
         Error::File { .. } => PyOSError::new_err(text),
         Error::Unsupported { .. } => PyNotImplementedError::new_err(text),

@@ -10,10 +10,12 @@ import pytest
 import uopc
 import uopc.composite
 import uopc.data
+import uopc.diagnose
 import uopc.gradient
 import uopc.io
 import uopc.kernelize
 import uopc.nn
+import uopc.rules
 import uopc.tensor
 import uopc.transform
 import uopc.tree
@@ -23,10 +25,12 @@ MODULES = [
     uopc,
     uopc.composite,
     uopc.data,
+    uopc.diagnose,
     uopc.gradient,
     uopc.io,
     uopc.kernelize,
     uopc.nn,
+    uopc.rules,
     uopc.tensor,
     uopc.transform,
     uopc.tree,

@@ -8,7 +8,7 @@ import inspect
 import pathlib
 
 import uopc
-from uopc import composite, data, gradient, io, kernelize, nn, transform, tree, uop
+from uopc import composite, data, diagnose, gradient, io, kernelize, nn, rules, transform, tree, uop
 
 import typed
 
@@ -18,7 +18,8 @@ def test_the_example_runs():
 
 def public_names():
     """Every name of the package's modules, and every attribute of its classes."""
-    for module in (uopc, composite, data, gradient, io, kernelize, nn, transform, tree, uop):
+    modules = (composite, data, diagnose, gradient, io, kernelize, nn, rules, transform, tree, uop)
+    for module in (uopc, *modules):
         for name in module.__all__:
             yield name
             object = getattr(module, name)

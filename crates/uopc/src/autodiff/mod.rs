@@ -93,7 +93,7 @@ pub use vmap::{Batched, vmap};
 pub fn gradient(root: &UOp, targets: &[UOp]) -> Result<Vec<UOp>> {
     let (gradients, diagnostics) = gradient_with(root, targets, is_strict())?;
     for diagnostic in &diagnostics {
-        log::warn!("gradient: {diagnostic}");
+        log::warn!(target: "uopc::gradient", "gradient: {diagnostic}");
     }
     Ok(gradients)
 }

@@ -106,7 +106,7 @@ impl Trace {
             if is_strict() {
                 return Err(error);
             }
-            log::warn!("{error}");
+            log::warn!(target: "uopc::gradient", "{error}");
         }
         let shaped = wrt.iter().zip(gradients);
         shaped
