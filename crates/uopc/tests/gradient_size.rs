@@ -39,7 +39,7 @@ fn count(name: &str, value: &Tensor, cotangent: Option<&Tensor>, targets: &[&Ten
     let root = value.uop();
     let targets: Vec<UOp> = targets.iter().map(|t| t.uop()).collect();
     let cotangent = cotangent.map(Tensor::uop);
-    let (found, _) = pullback(&root, cotangent.as_ref(), &targets, true).unwrap();
+    let (found, _) = pullback(&[(root.clone(), cotangent)], &targets, true).unwrap();
     let all: Vec<UOp> = std::iter::once(root.clone()).chain(found).collect();
     let count = Count {
         value: nodes(std::slice::from_ref(&root)),
@@ -206,7 +206,7 @@ fn time_a_transformer(layers: usize) {
     let mut rounds: Vec<[f64; 2]> = (0..31)
         .map(|_| {
             let started = Instant::now();
-            let (found, _) = pullback(&root, None, &targets, true).unwrap();
+            let (found, _) = pullback(&[(root.clone(), None)], &targets, true).unwrap();
             let built = started.elapsed().as_secs_f64();
             let all: Vec<UOp> = std::iter::once(root.clone()).chain(found).collect();
             black_box(simplified(&all));
