@@ -335,7 +335,7 @@ fn an_update_since_is_a_cut() {
     let loss = w.square().unwrap().sum(..).unwrap();
     assert_eq!(loss.item().unwrap(), 5.0);
     let line = line!() + 1;
-    w.assign(&tensor(&[3.0, 4.0])).unwrap();
+    w.assign(tensor(&[3.0, 4.0])).unwrap();
     let explanation = loss.explain_gradient(&w).unwrap();
     assert!(!explanation.reaches());
     let text = explanation.to_string();
@@ -554,7 +554,7 @@ fn the_search_goes_through_deep_graphs() {
         y = y.mul(0.5).unwrap().sin().unwrap();
     }
     // A hundred thousand nodes in all, the mistake in the last third.
-    y = y.sub(&y.detach().unwrap()).unwrap().reciprocal().unwrap();
+    y = y.sub(y.detach().unwrap()).unwrap().reciprocal().unwrap();
     for _ in 0..10_000 {
         y = y.add(1.0).unwrap().mul(0.5).unwrap();
     }
