@@ -12,7 +12,8 @@ from conftest import ROOT
 import uopc
 from uopc import Tensor, kernelize, nn
 
-PAGES = sorted((ROOT / "docs" / "python").glob("*.md")) + [ROOT / "docs" / "autodiff.md"]
+PAGES = sorted((ROOT / "docs" / "python").glob("*.md"))
+PAGES += [ROOT / "docs" / "autodiff.md", ROOT / "docs" / "diagnosis.md"]
 EXAMPLES = sorted((ROOT / "crates" / "uopc-py" / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")

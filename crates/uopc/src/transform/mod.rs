@@ -34,6 +34,11 @@ mod custom;
 #[doc = include_str!("../../../../docs/autodiff.md")]
 struct Page;
 
+/// Likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/diagnosis.md")]
+struct Diagnosis;
+
 pub mod flat;
 pub mod gradcheck;
 mod jacobian;
