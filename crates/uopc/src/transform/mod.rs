@@ -49,12 +49,12 @@ use flat::floats;
 
 use gradcheck::{GradcheckOptions, GradcheckReport};
 
+pub use crate::tree;
 pub use custom::{
     CustomFunction, clip_gradient, gradient_hook, scale_gradient, stop_gradient, straight_through,
 };
 pub use jacobian::{Mode, hessian as flat_hessian, hvp as flat_hvp, jacobian as flat_jacobian};
 pub use trace::Function;
-pub use crate::tree;
 pub use tree::Tree;
 
 /// The same structure over these tensors.
