@@ -230,7 +230,8 @@ impl Gated {
         let memory = plan_memory(&lowered.plan, &[]);
         let ready = Ready::new(
             &lowered.plan,
-            Box::new(gate),
+            &[0, 1],
+            Arc::new(gate),
             &memory.offsets,
             memory.arena,
             memory.peak,

@@ -366,7 +366,7 @@ fn show_prints_every_stage() {
 %3 = mul %1, %2
 %4 = add %1, %3
 
-; ==== strip_detach: drop the markers that only autodiff reads
+; ==== strip_detach: drop the markers that kernels do not need
 ; (unchanged)
 
 ; ==== simplify: apply the shape rules until none fires
@@ -392,6 +392,9 @@ fn show_prints_every_stage() {
 ; roots: %2, %10, %12
 ; why %0: input
 ; why %1: root
+
+; ==== order: put kernels in an order that takes less memory
+; (unchanged)
 
 ; ==== rangeify: lower a kernel to loops: movement becomes index arithmetic
 ; name: grad_x
