@@ -38,6 +38,7 @@ pub mod flat;
 pub mod gradcheck;
 mod jacobian;
 mod trace;
+#[macro_use]
 mod tree;
 mod wide;
 
@@ -49,7 +50,6 @@ use flat::floats;
 
 use gradcheck::{GradcheckOptions, GradcheckReport};
 
-pub use crate::tree;
 pub use custom::{
     CustomFunction, clip_gradient, gradient_hook, scale_gradient, stop_gradient, straight_through,
 };
