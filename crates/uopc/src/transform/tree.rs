@@ -126,7 +126,7 @@ tuples! {
 /// }
 /// tree!(Net { hidden, scale; width });
 ///
-/// let net = Net { hidden: Linear::new(2, 3)?, scale: Tensor::from(2.0f32), width: 3 };
+/// let net = Net { hidden: Linear::new(2, 3)?, scale: Tensor::full((), 2.0f32)?, width: 3 };
 /// let x = Tensor::ones([4, 2])?;
 /// let loss = |net: &Net| (net.hidden.forward(&x)? * &net.scale).square()?.mean(..);
 /// let gradients: Net = transform::grad(loss)(&net)?;
