@@ -18,7 +18,7 @@ const FACTS: &[(char, &[u32])] = &[
     ),
     ('C', &[1, 2, 3, 4, 5, 6, 7, 8, 9]),
     ('D', &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
-    ('E', &[0, 2, 3]),
+    ('E', &[0, 1, 2, 3, 4, 5, 6]),
 ];
 
 /// Runs the tests of all facts, prints a line for each and last how many of them pass.
@@ -150,10 +150,10 @@ mod tests {
     }
 
     #[test]
-    fn there_are_fifty() {
-        assert_eq!(names().count(), 50);
+    fn there_are_fifty_four() {
+        assert_eq!(names().count(), 54);
         assert_eq!(names().next().as_deref(), Some("A1"));
-        assert_eq!(names().last().as_deref(), Some("E3"));
+        assert_eq!(names().last().as_deref(), Some("E6"));
     }
 
     #[test]

@@ -53,6 +53,7 @@ pub fn apply(
         ("simplify", Form::Shape(graph)) => Form::Shape(simplify_shapes(graph, settings)?.0),
         ("kernelize", Form::Shape(graph)) => Form::Plan(kernelize(graph, kernel)?.plan),
         ("order", Form::Plan(plan)) => Form::Plan(order(plan)),
+        ("order", Form::Shape(graph)) => Form::Plan(order(&kernelize(graph, kernel)?.plan)),
         ("rangeify", Form::Plan(plan)) => Form::Loops(rangeify(choose(plan, kernel)?)?),
         ("rangeify", Form::Shape(graph)) => Form::Loops(rangeify(&single(graph, kernel)?)?),
         ("simplify_loops", Form::Loops(loops)) => Form::Loops(simplify_loops(loops, settings)?),

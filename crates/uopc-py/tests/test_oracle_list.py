@@ -169,6 +169,7 @@ ELSEWHERE = {
 }
 
 OUTSIDE = {
+    "explain_gradient": "gives no numbers (tests/test_diagnose.py)",
     "training": "a switch that layers read; it has no value that NumPy knows (tests/test_nn.py)",
 }
 

@@ -270,6 +270,10 @@ def diagnosed() -> List[Tensor]:
     assert explanation and explanation.reaches and str(uopc.explain_gradient(loss, w))
     assert_type((explanation.paths, explanation.cuts), Tuple[List[List[str]], List[str]])
     assert_type(explanation.path_count, int)
+    kept: Any = uopc.memory.checkpoint(lambda t: t * 2)(Tensor([1.0]))
+    kept = uopc.checkpoint(lambda t: t + 1)(kept)
+    with uopc.memory_limit("1G"), uopc.memory.memory_limit(1 << 20):
+        assert kept is not None
     with uopc.strict_gradients():
         assert uopc.find_nan(loss, [w]) is None
     found = uopc.find_nan(Tensor([-1.0]).sqrt())

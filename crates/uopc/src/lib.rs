@@ -17,6 +17,7 @@ pub mod runtime;
 pub mod compile;
 pub mod tensor;
 pub mod io;
+#[macro_use]
 pub mod transform;
 pub mod nn;
 pub mod data;

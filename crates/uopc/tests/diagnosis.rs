@@ -89,13 +89,11 @@ fn batches_have_the_line_and_the_rule() {
     let y = written_at(5, || sum(&x.sin().unwrap()));
     let xs = written_at(6, || xs.reshape(&[2, 1903]).unwrap());
     let found = vmap(&[y], &[(x, xs.clone())]).unwrap();
-    assert_eq!(
-        origins(&[found[0].node.clone()], &xs),
-        [
-            "sin: origin.py:5, vmap of sin",
-            "reduce: origin.py:5, vmap of reduce"
-        ]
-    );
+    let expected = [
+        "sin: origin.py:5, vmap of sin",
+        "reduce: origin.py:5, vmap of reduce",
+    ];
+    assert_eq!(origins(&[found[0].node.clone()], &xs), expected);
 }
 
 #[test]

@@ -274,3 +274,24 @@ fn e3_a_minimum_shares_ties_evenly() {
         assert_eq!(grad.to_vec::<f32>().unwrap(), [0.0, 0.5, 0.5]);
     });
 }
+
+#[test]
+fn e6_the_error_of_quotients_in_f32_is_least_between_large_and_small_steps() {
+    use uopc::transform::gradcheck::error_by_step;
+    let x = Tensor::from([0.5f32, 1.5, -0.7]);
+    let f = |args: &[Tensor]| Ok(vec![args[0].sin()?.exp()?.sum(..)?]);
+    let steps: Vec<f64> = (0..7).map(|k| 10f64.powi(-k)).collect();
+    let curve = error_by_step(&f, &[x], &steps, 1).unwrap();
+    let (best, least) = curve
+        .iter()
+        .enumerate()
+        .map(|(k, (_, e))| (k, *e))
+        .min_by(|a, b| a.1.total_cmp(&b.1))
+        .unwrap();
+    assert!((1..=4).contains(&best), "{curve:?}");
+    assert!(least < 1e-3, "{curve:?}");
+    assert!(
+        curve[0].1 > 30.0 * least && curve[6].1 > 30.0 * least,
+        "{curve:?}"
+    );
+}

@@ -3,7 +3,6 @@
 use super::Module;
 use crate::error::Result;
 use crate::tensor::{Site, Tensor};
-use crate::tree;
 
 /// `x @ weight + bias`.
 #[derive(Clone, Debug)]

@@ -38,7 +38,7 @@ pub fn find_nan<T: Borrow<Tensor>>(tensors: &[T]) -> Result<Option<Finding>> {
 }
 
 impl Tensor {
-    /// [`find_nan`](crate::find_nan) for this tensor alone.
+    /// [`find_nan`] for this tensor alone.
     ///
     /// # Errors
     /// When the graph can't be compiled or run.

@@ -345,7 +345,7 @@ pub fn straight_through(f: impl Fn(&Tensor) -> Result<Tensor>, x: &Tensor) -> Re
 /// use uopc::{Tensor, grad, transform::gradient_hook};
 ///
 /// let clipped = |x: &Tensor| gradient_hook(x, |g| g.maximum(-1.0)?.minimum(1.0));
-/// let f = |x: &Tensor| (clipped(x)? * [5.0f32, 0.5]).sum(..);
+/// let f = |x: &Tensor| (clipped(x)? * Tensor::from([5.0f32, 0.5])).sum(..);
 /// assert_eq!(grad(f)(&Tensor::ones([2])?)?.to_vec::<f32>()?, [1.0, 0.5]);
 /// # Ok::<(), uopc::Error>(())
 /// ```

@@ -43,6 +43,7 @@ pub mod flat;
 pub mod gradcheck;
 mod jacobian;
 mod trace;
+#[macro_use]
 mod tree;
 mod wide;
 

@@ -126,7 +126,7 @@ tuples! {
 /// }
 /// tree!(Net { hidden, scale; width });
 ///
-/// let net = Net { hidden: Linear::new(2, 3)?, scale: Tensor::from(2.0f32), width: 3 };
+/// let net = Net { hidden: Linear::new(2, 3)?, scale: Tensor::full((), 2.0f32)?, width: 3 };
 /// let x = Tensor::ones([4, 2])?;
 /// let loss = |net: &Net| (net.hidden.forward(&x)? * &net.scale).square()?.mean(..);
 /// let gradients: Net = transform::grad(loss)(&net)?;
@@ -137,15 +137,15 @@ tuples! {
 macro_rules! tree {
     ($name:ident { $($part:ident),* $(,)? $(; $($copied:ident),* $(,)?)? }) => {
         impl $crate::transform::Tree for $name {
-            fn leaves(&self, into: &mut ::std::vec::Vec<$crate::Tensor>) {
+            fn leaves(&self, into: &mut ::std::vec::Vec<$crate::tensor::Tensor>) {
                 let _ = &into;
                 $($crate::transform::Tree::leaves(&self.$part, into);)*
             }
 
             fn rebuild(
                 &self,
-                next: &mut dyn ::std::ops::FnMut() -> $crate::Result<$crate::Tensor>,
-            ) -> $crate::Result<Self> {
+                next: &mut dyn ::std::ops::FnMut() -> $crate::error::Result<$crate::tensor::Tensor>,
+            ) -> $crate::error::Result<Self> {
                 let _ = &next;
                 Ok($name {
                     $($part: $crate::transform::Tree::rebuild(&self.$part, next)?,)*
