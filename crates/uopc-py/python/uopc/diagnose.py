@@ -87,12 +87,13 @@ class _Strict:
 
 
 def strict_gradients() -> _Strict:
-    """Whatever differentiates inside refuses what is cut off, where it would give zeros and a GradientWarning.
+    """Whatever differentiates inside refuses what is cut off, instead of zeros and a warning.
 
     That is an argument of ``uopc.grad``, ``value_and_grad``, ``vjp`` or what is made of them, or a
-    target of ``uopc.gradient.gradient``, whose every path to the result is cut; ``backward`` always
-    refuses it. Used as ``with strict_gradients():`` or as a decorator, ``@strict_gradients()``. It
-    may be nested and counts for the current thread.
+    target of ``uopc.gradient.gradient``, whose every path to the result is cut. Elsewhere it gets
+    zeros with a GradientWarning; ``backward`` always refuses it. Used as
+    ``with strict_gradients():`` or as a decorator, ``@strict_gradients()``. It may be nested and
+    counts for the current thread.
 
     >>> f = lambda x: x.detach().sum()
     >>> with uopc.strict_gradients():
