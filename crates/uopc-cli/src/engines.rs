@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use uopc::compile::{Engine, RealizeOptions};
+use uopc::compile::{Engine, Finding, RealizeOptions};
 use uopc::debug::{DeviceChoice, Settings};
 use uopc::interp::loops::{LoopArg, LoopData};
 use uopc::interp::{self, Array};
@@ -197,12 +197,39 @@ fn compiler(settings: &Settings) -> Result<std::result::Result<Engine, String>> 
     }
 }
 
+/// Where a NaN or an infinity of a root comes from, by the engine that the settings ask for.
+///
+/// # Errors
+/// When the subject is no shape graph, or can't be run.
+pub fn find_nan(
+    subject: &Subject,
+    inputs: &Inputs,
+    settings: &Settings,
+) -> Result<Option<Finding>> {
+    let Subject::Shape(graph) = subject else {
+        return Err(Failure::failed(
+            "--find-nan takes a shape graph; give the one that the loops were made from",
+        ));
+    };
+    let slots = memory(inputs)?;
+    let options = RealizeOptions {
+        slots: &slots,
+        ..RealizeOptions::default()
+    };
+    Ok(Engine::new(settings.clone())?.find_nan(graph.roots(), &options)?)
+}
+
+/// The inputs as an engine takes them.
+fn memory(inputs: &Inputs) -> Result<Vec<(u32, Arc<Storage>)>> {
+    let slots = inputs.iter();
+    slots
+        .map(|(slot, value)| Ok((*slot, Storage::from_bytes(&value.to_bytes())?)))
+        .collect()
+}
+
 /// A shape graph as one plan.
 fn realize(engine: &Engine, graph: &ShapeGraph, inputs: &Inputs) -> Result<Vec<Array>> {
-    let slots: Vec<(u32, Arc<Storage>)> = inputs
-        .iter()
-        .map(|(slot, value)| Ok((*slot, Storage::from_bytes(&value.to_bytes())?)))
-        .collect::<Result<_>>()?;
+    let slots = memory(inputs)?;
     let options = RealizeOptions {
         slots: &slots,
         ..RealizeOptions::default()

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use uopc::ir::form::{LoopGraph, Plan, Program, ShapeGraph};
 use uopc::ir::op::Class;
-use uopc::ir::parse::{Parsed, parse};
+use uopc::ir::parse::{Parsed, parse, parse_with_lines};
 use uopc::ir::{Op, UOp, verify};
 
 use crate::failure::{Failure, Result};
@@ -90,6 +90,14 @@ impl Source {
     /// Malformed text, with line and column.
     pub fn parse(&self) -> Result<Parsed> {
         Ok(parse(&self.text, &self.name)?)
+    }
+
+    /// [`parse`](Self::parse), with the lines of the text as those in which the nodes were written.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_with_lines(&self) -> Result<Parsed> {
+        Ok(parse_with_lines(&self.text, &self.name)?)
     }
 
     /// The form of the graph, verified.

@@ -2,8 +2,8 @@
 
 use pyo3::PyErr;
 use pyo3::exceptions::{
-    PyIndexError, PyMemoryError, PyNotImplementedError, PyOSError, PyRuntimeError, PyTypeError,
-    PyValueError,
+    PyFloatingPointError, PyIndexError, PyMemoryError, PyNotImplementedError, PyOSError,
+    PyRuntimeError, PyTypeError, PyValueError,
 };
 use uopc::Error;
 
@@ -14,6 +14,7 @@ pub fn exception(error: Error) -> PyErr {
         Error::DType { .. } => PyTypeError::new_err(text),
         Error::Index { .. } => PyIndexError::new_err(text),
         Error::Gradient { .. } | Error::Compile { .. } => PyRuntimeError::new_err(text),
+        Error::NonFinite(_) => PyFloatingPointError::new_err(text),
         Error::Memory { .. } | Error::MemoryLimit { .. } => PyMemoryError::new_err(text),
         Error::File { .. } => PyOSError::new_err(text),
         Error::Unsupported { .. } => PyNotImplementedError::new_err(text),

@@ -18,6 +18,7 @@ fn gradients(
     strict: bool,
 ) -> PyResult<(Vec<PyUOp>, Vec<String>)> {
     // A long chain takes a while, in which other threads may run.
+    let strict = strict || autodiff::is_strict();
     let (gradients, cuts) = compute(py, || gradient_with(&root.0, &targets.0, strict))?;
     let gradients = gradients.into_iter().map(PyUOp).collect();
     Ok((gradients, cuts.iter().map(ToString::to_string).collect()))

@@ -16,9 +16,16 @@ use uopc_cli::notices::Printer;
 
 struct Collector;
 
+struct Notice {
+    level: Level,
+    text: String,
+    /// Whether it says that a gradient is zero because of what was written.
+    of_gradient: bool,
+}
+
 /// Whether there is something to show, to be asked without a lock.
 static SOME: AtomicBool = AtomicBool::new(false);
-static COLLECTED: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
+static COLLECTED: Mutex<Vec<Notice>> = Mutex::new(Vec::new());
 /// Whether the process is the program `uopc`, which prints its notices itself.
 static PRINTED: AtomicBool = AtomicBool::new(false);
 
@@ -31,8 +38,11 @@ impl Log for Collector {
         if PRINTED.load(Relaxed) {
             Printer.log(record);
         } else if self.enabled(record.metadata()) {
-            let notice = (record.level(), record.args().to_string());
-            COLLECTED.lock().push(notice);
+            COLLECTED.lock().push(Notice {
+                level: record.level(),
+                text: record.args().to_string(),
+                of_gradient: record.target() == "uopc::gradient",
+            });
             SOME.store(true, Relaxed);
         }
     }
@@ -63,11 +73,21 @@ pub fn show(py: Python<'_>) -> PyResult<()> {
         return Ok(());
     }
     let notices = std::mem::take(&mut *COLLECTED.lock());
-    for (level, text) in notices {
+    for Notice {
+        level,
+        text,
+        of_gradient,
+    } in notices
+    {
         if level <= Level::Warn {
             let options = PyDict::new(py);
             options.set_item("stacklevel", 1)?;
-            let category = py.get_type::<PyRuntimeWarning>();
+            let category = match of_gradient {
+                true => py
+                    .import(intern!(py, "uopc.gradient"))?
+                    .getattr(intern!(py, "GradientWarning"))?,
+                false => py.get_type::<PyRuntimeWarning>().into_any(),
+            };
             let warnings = py.import(intern!(py, "warnings"))?;
             warnings.call_method("warn", (text, category), Some(&options))?;
         } else {

@@ -10,10 +10,12 @@ import pytest
 import uopc
 import uopc.composite
 import uopc.data
+import uopc.diagnose
 import uopc.gradient
 import uopc.io
 import uopc.kernelize
 import uopc.nn
+import uopc.rules
 import uopc.tensor
 import uopc.memory
 import uopc.transform
@@ -24,10 +26,12 @@ MODULES = [
     uopc,
     uopc.composite,
     uopc.data,
+    uopc.diagnose,
     uopc.gradient,
     uopc.io,
     uopc.kernelize,
     uopc.nn,
+    uopc.rules,
     uopc.tensor,
     uopc.memory,
     uopc.transform,

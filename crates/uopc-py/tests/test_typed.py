@@ -8,7 +8,8 @@ import inspect
 import pathlib
 
 import uopc
-from uopc import composite, data, gradient, io, kernelize, memory, nn, transform, tree, uop
+from uopc import composite, data, diagnose, gradient, io, kernelize, memory, nn, rules
+from uopc import transform, tree, uop
 
 import typed
 
@@ -18,7 +19,8 @@ def test_the_example_runs():
 
 def public_names():
     """Every name of the package's modules, and every attribute of its classes."""
-    for module in (uopc, composite, data, gradient, io, kernelize, memory, nn, transform, tree, uop):
+    modules = (composite, data, diagnose, gradient, io, kernelize, memory, nn, rules)
+    for module in (uopc, *modules, transform, tree, uop):
         for name in module.__all__:
             yield name
             object = getattr(module, name)

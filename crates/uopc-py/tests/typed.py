@@ -262,6 +262,34 @@ def transformed() -> List[Tensor]:
     return made + [uopc.tree_map(lambda a: a * 2, [x])[0]]
 
 
+def diagnosed() -> List[Tensor]:
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    loss = (w * w).sum()
+    explanation = loss.explain_gradient(w)
+    assert_type(explanation, uopc.diagnose.Explanation)
+    assert explanation and explanation.reaches and str(uopc.explain_gradient(loss, w))
+    assert_type((explanation.paths, explanation.cuts), Tuple[List[List[str]], List[str]])
+    assert_type(explanation.path_count, int)
+    with uopc.strict_gradients():
+        assert uopc.find_nan(loss, [w]) is None
+    found = uopc.find_nan(Tensor([-1.0]).sqrt())
+    assert isinstance(found, uopc.diagnose.Finding) and found.what == "NaN"
+    assert_type((found.op, found.site, found.operands), Tuple[str, Optional[str], List[str]])
+    assert_type((found.dtype, found.shape, found.index), Tuple[DType, Tuple[int, ...], Tuple[int, ...]])
+    assert_type((found.value, found.may_be_meant), Tuple[float, bool])
+    return [loss]
+
+
+def with_rules() -> List[Tensor]:
+    x = Tensor([1.0, 2.0])
+    double = uopc.custom(lambda x: x * 2, vjp=lambda a, y, g: g * 2, jvp=lambda a, y, t: t[0] * 2)
+    assert_type(double, uopc.rules.Custom)
+    assert_type(double.check(x, tolerance=1e-3), Tuple[float, float])
+    made = [double(x), uopc.straight_through(Tensor.trunc)(x)]
+    made += [uopc.gradient_hook(x, lambda g: g), uopc.scale_gradient(x, 2)]
+    return made + [uopc.clip_gradient(x, -1, 1)]
+
+
 def plans() -> int:
     a = Tensor([[1.0, 2.0], [3.0, 4.0]])
     root = (a @ a).relu()
@@ -373,6 +401,7 @@ def main() -> int:
     describe(a)
     found = elementwise(a, b, i, j, a > b) + movement(a) + reductions(a, i) + parts(a)
     found += [in_place(b * 1, i * 1), *derivatives(), *transformed(), *data_and_files()]
+    found += [*diagnosed(), *with_rules()]
     Tensor.realize_all(found)
     grad = gradients(a)
     assert grad is not None

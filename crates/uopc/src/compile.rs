@@ -6,6 +6,7 @@
 
 pub mod interp_device;
 mod limit;
+mod nonfinite;
 mod plans;
 pub mod search;
 mod walk;
@@ -38,6 +39,7 @@ use crate::runtime::pool::IDLE_LIMIT;
 use crate::runtime::{Code, Device, Executable, Pool, Storage, interrupt};
 
 pub use limit::frontier;
+pub use nonfinite::{Finding, NonFinite, Operand};
 
 use interp_device::InterpDevice;
 use limit::Limited;
@@ -174,8 +176,14 @@ impl Engine {
     ///
     /// # Errors
     /// When the graph can't be lowered or compiled, memory runs out, or a check of this thread asks
-    /// to stop, see [`interrupt`]. Then nothing has changed.
+    /// to stop, see [`interrupt`]; and with `UOPC_CHECK_NAN`, when an op made a NaN or an infinity
+    /// that a root holds. Then nothing has changed.
     pub fn realize(&self, roots: &[UOp], options: &RealizeOptions) -> Result<Realized> {
+        self.values(roots, options, self.settings.check_nan)
+    }
+
+    /// [`realize`](Self::realize), which looks at the results if `checked`.
+    fn values(&self, roots: &[UOp], options: &RealizeOptions, checked: bool) -> Result<Realized> {
         let mut outputs: Vec<Option<Arc<Storage>>> = Vec::with_capacity(roots.len());
         let mut open: SmallVec<[&UOp; 4]> = SmallVec::new();
         for root in roots {
@@ -198,6 +206,9 @@ impl Engine {
             self.launches.fetch_add(ready.launches() as u64, Relaxed);
             self.peak.fetch_max(ready.peak_bytes() as u64, Relaxed);
             let results = interrupt::run(ready, &walk.inputs, self.device.pool())?;
+            if checked {
+                self.refuse_nan(&open, &results, options)?;
+            }
             // Memory of others may be written between runs: what was computed from it is nobody
             // else's value, and is computed anew where it is asked for again.
             let lasting = !walk.inputs.iter().any(|s| s.is_foreign());
@@ -227,6 +238,24 @@ impl Engine {
             outputs: outputs.collect(),
             tape,
         })
+    }
+
+    /// Refuses results that are not finite, if an op made them so.
+    fn refuse_nan(
+        &self,
+        roots: &[&UOp],
+        results: &[Arc<Storage>],
+        options: &RealizeOptions,
+    ) -> Result<()> {
+        let bad = |(root, storage): &(&&UOp, &Arc<Storage>)| {
+            nonfinite::holds_any(storage, root.dtype(), root.shape().numel())
+        };
+        let bad = roots.iter().zip(results).filter(bad);
+        let bad: Vec<UOp> = bad.map(|(root, _)| (*root).clone()).collect();
+        match self.find_nan(&bad, options)? {
+            Some(finding) if !finding.may_be_meant => Err(Error::NonFinite(finding.to_string())),
+            _ => Ok(()),
+        }
     }
 
     /// The plan of a walk, made now if it is not known. Those for use under limits are apart.

@@ -42,6 +42,8 @@ variables! {
         "print the graph after a pass, or after each, to stderr";
     UOPC_VERIFY: "0 or 1", "1 in debug builds, else 0",
         "check plans, too, after the pass that makes them; all other forms are always checked";
+    UOPC_CHECK_NAN: "0 or 1", "0",
+        "refuse computed values that are not finite, with a report of the op that made them so (find_nan); infinities of inputs and constants may be meant and are let through";
     UOPC_TIME: "0 or 1", "0",
         "report the time that each pass took, one line a pass for each plan";
     UOPC_PROFILE: "0 or 1", "0",
@@ -129,6 +131,8 @@ pub struct Settings {
     pub dump: Dump,
     /// `UOPC_VERIFY`.
     pub verify: bool,
+    /// `UOPC_CHECK_NAN`.
+    pub check_nan: bool,
     /// `UOPC_TIME`.
     pub time: bool,
     /// `UOPC_PROFILE`.
@@ -166,6 +170,7 @@ impl Default for Settings {
         Settings {
             dump: Dump::Nothing,
             verify: cfg!(debug_assertions),
+            check_nan: false,
             time: false,
             profile: false,
             trace: None,
@@ -276,6 +281,7 @@ impl Settings {
         match name {
             "UOPC_DUMP" => self.dump = dump(text)?,
             "UOPC_VERIFY" => self.verify = switch(text)?,
+            "UOPC_CHECK_NAN" => self.check_nan = switch(text)?,
             "UOPC_TIME" => self.time = switch(text)?,
             "UOPC_PROFILE" => self.profile = switch(text)?,
             "UOPC_DISABLE" => {

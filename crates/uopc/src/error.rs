@@ -125,6 +125,10 @@ pub enum Error {
         /// Where the user asked for it.
         site: Option<Site>,
     },
+    /// A computed value that is not finite, under `UOPC_CHECK_NAN`: the report of
+    /// [`find_nan`](crate::find_nan).
+    #[error("{0}")]
+    NonFinite(String),
     /// An environment variable, option or name with an unknown value.
     #[error("{0}")]
     Setting(String),

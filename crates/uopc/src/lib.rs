@@ -21,9 +21,10 @@ pub mod transform;
 pub mod nn;
 pub mod data;
 
+pub use autodiff::strict_gradients;
 pub use error::{Error, Result};
 pub use ir::DType;
-pub use tensor::{Tensor, memory_limit};
+pub use tensor::{Tensor, find_nan, memory_limit};
 pub use transform::{
     checkpoint, grad, gradcheck, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp,
     vmap,

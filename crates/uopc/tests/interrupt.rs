@@ -230,7 +230,7 @@ impl Gated {
         let memory = plan_memory(&lowered.plan, &[]);
         let ready = Ready::new(
             &lowered.plan,
-            &[0, 1],
+            &(0..lowered.plan.kernels.len()).collect::<Vec<_>>(),
             Arc::new(gate),
             &memory.offsets,
             memory.arena,

@@ -298,7 +298,7 @@ fn each_rewrite_keeps_every_bit() {
         let checked = each_launch(&case, &plain(&case), &mut |loops, given, wrote| {
             // Each by itself, then all together.
             for kinds in KINDS.chunks(1).chain(std::iter::once(&KINDS[..])) {
-                let tries = if kinds.len() == 1 { 4 } else { 40 };
+                let tries = if kinds.len() == 1 { 6 } else { 40 };
                 let new = rewrite_at_random(loops, kinds, tries, &mut rng, &mut made)
                     .map_err(|e| format!("{kinds:?}: {e}\n{}", loops.to_uir()))?;
                 same(&new, given, wrote).map_err(|e| {

@@ -353,9 +353,9 @@ fn what_is_made_of_a_node_belongs_to_its_line() {
     let _call = Site::script("main.py", 1).enter();
     let line = |u: &UOp| u.site().expect("made in a script").to_string();
     let tangent = jvp(&y, from_ref(&x), &[input(71, &[3])]).unwrap();
-    assert_eq!(line(&tangent), "model.py:7");
+    assert_eq!(line(&tangent), "model.py:7, jvp of sqrt");
     let mapped = vmap(from_ref(&y), &[(x.clone(), input(72, &[2, 3]))]).unwrap();
-    assert_eq!(line(&mapped[0].node), "model.py:7");
+    assert_eq!(line(&mapped[0].node), "model.py:7, vmap of sqrt");
     let replaced = with_arguments(&[y], &[(x, input(73, &[3]))]).unwrap();
     assert_eq!(line(&replaced[0]), "model.py:7");
 }

@@ -31,7 +31,8 @@ const TABLE: &[(&str, &[&str])] = &[
     ("tensor", &["ir", "autodiff", "compile", "runtime"]),
     ("data", &["tensor"]),
     ("io", &["tensor"]),
-    ("nn", &["tensor", "io"]),
+    ("transform", &["ir", "autodiff", "tensor"]),
+    ("nn", &["tensor", "io", "transform"]),
 ];
 
 /// Files of a module that may import more than the rest of it: `(file, what, why)`.

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use uopc::autodiff::gradient_with;
+use uopc::autodiff::{explain_gradient, gradient_with};
 use uopc::ir::op::BufferId;
 use uopc::ir::parse::Parsed;
 use uopc::ir::print::to_uir;
@@ -19,8 +19,9 @@ Nothing is computed; pipe the text into `uopc run -` for numbers, or into `uopc 
 second derivatives. A target that every path cuts off (by a detach, a cast to integers, a
 comparison) gets zeros and a warning, with --strict an error.
 
-Example:
-  uopc grad loss.uir --wrt slot=0,%3 | uopc run -";
+Examples:
+  uopc grad loss.uir --wrt slot=0,%3 | uopc run -
+  uopc grad loss.uir --wrt slot=0 --explain";
 
 /// Arguments of `uopc grad`.
 #[derive(clap::Args, Debug)]
@@ -32,6 +33,10 @@ pub struct Args {
     /// What to differentiate by: nodes (%2) or slots (slot=0), separated by commas
     #[arg(long, value_name = "TARGETS", required = true, value_delimiter = ',')]
     wrt: Vec<String>,
+    /// Explain each gradient instead: the paths by which the target reaches the root, or where they
+    /// are cut
+    #[arg(long)]
+    explain: bool,
     /// Refuse a target whose gradient is cut off
     #[arg(long)]
     strict: bool,
@@ -43,7 +48,7 @@ pub struct Args {
 /// When the graph can't be read or differentiated, or a target is not in it.
 pub fn grad(args: &Args, out: &mut dyn Write) -> Result<()> {
     let source = input::read(&args.file)?;
-    let parsed = source.parse()?;
+    let parsed = source.parse_with_lines()?;
     let form = source.form(&parsed)?;
     let Form::Shape(graph) = &form else {
         return Err(Failure::failed(format!(
@@ -61,6 +66,13 @@ pub fn grad(args: &Args, out: &mut dyn Write) -> Result<()> {
     };
     let targets = args.wrt.iter().map(|t| target(t.trim(), &source, &parsed));
     let targets = targets.collect::<Result<Vec<UOp>>>()?;
+    if args.explain {
+        for (k, target) in targets.iter().enumerate() {
+            let gap = if k == 0 { "" } else { "\n" };
+            write!(out, "{gap}{}", explain_gradient(root, target)?)?;
+        }
+        return Ok(());
+    }
     let (gradients, diagnostics) = gradient_with(root, &targets, args.strict)?;
     for diagnostic in &diagnostics {
         eprintln!("warning: {diagnostic}");

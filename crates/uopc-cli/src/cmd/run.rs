@@ -22,6 +22,7 @@ roots. The graph interpreter, the loop interpreter and compiled C must agree to 
 
 Examples:
   uopc run graph.uir --slot 0=1,2,3 --slot 1=0.5
+  uopc run graph.uir --slot 0=0 --find-nan
   uopc show --stage graph softmax | uopc run -";
 
 /// Arguments of `uopc run`.
@@ -37,6 +38,9 @@ pub struct Args {
     /// Decides the random inputs
     #[arg(long, default_value_t = 0, allow_hyphen_values = true, value_parser = whole::<u64>)]
     seed: u64,
+    /// Name the first op whose result holds a NaN or an infinity, if a root holds one
+    #[arg(long)]
+    find_nan: bool,
     /// Print all elements, however many there are
     #[arg(long)]
     full: bool,
@@ -49,7 +53,10 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<()> {
     let settings = checked_settings()?;
     let source = input::read(&args.file)?;
-    let parsed = source.parse()?;
+    let parsed = match args.find_nan {
+        true => source.parse_with_lines()?,
+        false => source.parse()?,
+    };
     let subject = match source.form(&parsed)? {
         Form::Shape(graph) => Subject::shape(&graph)?,
         Form::Loops(loops) => Subject::loops(loops)?,
@@ -213,6 +220,13 @@ fn run_case(
             _ => verdict,
         };
         writeln!(out, "{:<18} {verdict}", result.engine)?;
+    }
+    if args.find_nan {
+        let text = match engines::find_nan(subject, &inputs, settings)? {
+            Some(finding) => finding.to_string(),
+            None => "no root holds a NaN or an infinity".into(),
+        };
+        writeln!(out, "{text}")?;
     }
     if let Some(expected) = &case.expected {
         let verdict = match unexpected(names, oracle, expected)? {

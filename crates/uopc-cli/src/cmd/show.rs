@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use uopc::backend::c::render::render;
 use uopc::debug::{Schedule, Settings};
 use uopc::ir::form::{LoopGraph, Plan, Program, ShapeGraph};
+use uopc::ir::print::to_uir_with_origins;
 use uopc::ir::visit::toposort;
 use uopc::ir::{Op, UOp, verify};
 use uopc::pass::rangeify::rangeify;
@@ -26,7 +27,8 @@ const CODE: &str = "c";
 const HELP: &str = "\
 Each stage stands under a line that names it; `(unchanged)` means that a pass found nothing to do.
 A file may begin at any stage: a shape graph, a plan, a loop graph or a program. UOPC_SCHEDULE=plain
-shows scalar loops.
+shows scalar loops. Comments name the lines of a program and the rules of autodiff that nodes come
+from, where that is known.
 
 Examples:
   uopc show softmax
@@ -106,6 +108,15 @@ fn read(graph: &Path) -> Result<(Form, Option<String>)> {
     Ok((form, parsed.name.as_deref().map(str::to_string)))
 }
 
+/// The text of a form. Of a shape graph, comments say where its nodes come from; deeper forms have
+/// no nodes that were written anywhere.
+fn with_origins(form: &Form) -> Result<String> {
+    match form {
+        Form::Shape(graph) => Ok(to_uir_with_origins(graph.roots())),
+        Form::Plan(_) | Form::Loops(_) | Form::Program(_) => form.text(),
+    }
+}
+
 /// Prints the stages that are wanted, one after the other.
 struct Printer<'a> {
     out: &'a mut dyn Write,
@@ -116,7 +127,8 @@ struct Printer<'a> {
 
 impl Printer<'_> {
     fn form(&mut self, form: &Form, name: Option<&str>) -> Result<()> {
-        self.stage(GRAPH, &format!(": the {}", form.name()), &form.text()?)?;
+        let title = format!(": the {}", form.name());
+        self.stage(GRAPH, &title, &with_origins(form)?)?;
         match form {
             Form::Shape(graph) => {
                 let stripped = self.pass("strip_detach", form, None)?;
@@ -131,9 +143,9 @@ impl Printer<'_> {
             Form::Plan(plan) => self.plan(plan),
             Form::Loops(loops) => {
                 let program = self.loops(loops, "")?;
-                self.code(&[program])
+                self.code(&[(Vec::new(), program)])
             }
-            Form::Program(program) => self.code(std::slice::from_ref(program)),
+            Form::Program(program) => self.code(&[(Vec::new(), program.clone())]),
         }
     }
 
@@ -165,7 +177,7 @@ impl Printer<'_> {
             let loops = rangeify(kernel)?;
             let title = format!("{which}: {}", stages::find("rangeify")?.description);
             self.stage("rangeify", &title, &loops.to_uir())?;
-            programs.push(self.loops(&loops, &which)?);
+            programs.push((kernel.origins(), self.loops(&loops, &which)?));
         }
         self.code(&programs)
     }
@@ -183,8 +195,14 @@ impl Printer<'_> {
         }
     }
 
-    fn code(&mut self, programs: &[Program]) -> Result<()> {
-        let kernels: Vec<String> = programs.iter().map(render).collect();
+    /// The C of each kernel, under comments that say where it comes from. The code itself does not
+    /// depend on that, so kernels that are equal stay so.
+    fn code(&mut self, programs: &[(Vec<String>, Program)]) -> Result<()> {
+        let kernels = programs.iter().map(|(origins, program)| {
+            let comments: String = origins.iter().map(|line| format!("// {line}\n")).collect();
+            comments + &render(program)
+        });
+        let kernels: Vec<String> = kernels.collect();
         self.stage(CODE, ": the kernels in C", &kernels.join("\n"))
     }
 
@@ -206,7 +224,7 @@ impl Printer<'_> {
         let title = format!("{which}: {}", pass.description);
         match text == form.text()? {
             true => self.stage(name, &title, "; (unchanged)\n")?,
-            false => self.stage(name, &title, &text)?,
+            false => self.stage(name, &title, &with_origins(&after)?)?,
         }
         Ok(after)
     }

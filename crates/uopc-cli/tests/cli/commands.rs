@@ -267,6 +267,46 @@ fn targets_that_are_not_there_are_refused() {
     }
 }
 
+#[test]
+fn grad_explains_paths_and_cuts() {
+    let text = "%0 = buffer 3 : dtype=f32 slot=0\n%1 = exp %0\n%2 = stage detach %0\n\
+        %3 = mul %1, %2\n%4 = reduce %3, ADD, 1\n";
+    let text = text.replace("stage detach %0", "stage %0, detach");
+    let found = uopc_with_input(&["grad", "-", "--wrt", "slot=0,%2", "--explain"], &text).ok();
+    assert_eq!(
+        found,
+        "\
+the target, buffer f32 (3,) (at standard input:1), reaches the root, reduce ADD f32 () (at standard input:5), by 1 path:
+  1. exp -> f32 (3,) (at standard input:2)
+     mul -> f32 (3,) (at standard input:4)
+     reduce ADD -> f32 () (at standard input:5)
+besides, a path is cut here:
+   - stage detach of buffer f32 (3,): it is detached; leave out the detach (at standard input:3)
+
+the target, stage detach f32 (3,) (at standard input:3), reaches the root, reduce ADD f32 () (at standard input:5), by 1 path:
+  1. mul -> f32 (3,) (at standard input:4)
+     reduce ADD -> f32 () (at standard input:5)
+"
+    );
+}
+
+#[test]
+fn run_finds_where_a_nan_comes_from() {
+    let text = "%0 = buffer 3 : dtype=f32 slot=0\n%1 = sqrt %0\n%2 = reduce %1, ADD, 1\n";
+    let run = |slot: &str| uopc_with_input(&["run", "-", "--slot", slot, "--find-nan"], text).ok();
+    let found = run("0=1,4,-2");
+    let expected = "\
+the first NaN is in the result of sqrt f32 (3,) (at standard input:2): at [2] it is NaN, computed from
+   buffer f32 (3,) (at standard input:1): -2
+";
+    assert!(found.ends_with(expected), "{found}");
+    let found = run("0=1,4,2");
+    assert!(
+        found.ends_with("no root holds a NaN or an infinity\n"),
+        "{found}"
+    );
+}
+
 // ---- opt and show ----
 
 #[test]
@@ -360,20 +400,20 @@ fn show_prints_every_stage() {
         found,
         "\
 ; ==== graph: the shape graph
-%0 = reshape 1.0, (1,)
-%1 = expand %0, (3,)
+%0 = reshape 1.0, (1,) ; vjp of reduce
+%1 = expand %0, (3,) ; vjp of reduce
 %2 = buffer 3 : dtype=f32 slot=1
-%3 = mul %1, %2
-%4 = add %1, %3
+%3 = mul %1, %2 ; vjp of mul
+%4 = add %1, %3 ; sum of cotangents
 
 ; ==== strip_detach: drop the markers that kernels do not need
 ; (unchanged)
 
 ; ==== simplify: apply the shape rules until none fires
 %0 = buffer 3 : dtype=f32 slot=1
-%1 = reshape 1.0, (1,)
-%2 = expand %1, (3,)
-%3 = add %0, %2
+%1 = reshape 1.0, (1,) ; vjp of reduce
+%2 = expand %1, (3,) ; vjp of reduce
+%3 = add %0, %2 ; sum of cotangents
 
 ; ==== kernelize: split into kernels: decide what becomes a buffer
 %0 = buffer 3 : dtype=f32 slot=1
@@ -424,6 +464,7 @@ fn show_prints_every_stage() {
 %9 = sink %1, %4, %7, %8
 
 // ==== c: the kernels in C
+// sum of cotangents: add
 void grad_x(float* restrict data1, float* restrict data2) {
   for (int ridx0 = 0; ridx0 < 3; ridx0++) {
     float val1 = data1[ridx0];
@@ -432,6 +473,13 @@ void grad_x(float* restrict data1, float* restrict data2) {
 }
 "
     );
+}
+
+/// The text without the comments of C that say where a kernel comes from.
+fn without_origins(text: &str) -> String {
+    let lines = text.split_inclusive('\n');
+    let is_code = |line: &&str| !line.starts_with("// ") || line.starts_with("// ====");
+    lines.filter(is_code).collect()
 }
 
 /// What `show` does pass by pass is what the pipeline does: the same C in the end.
@@ -444,11 +492,24 @@ fn show_and_the_pipeline_agree() {
         let settings = uopc::debug::Settings::default();
         let c = uopc::compile::listing(&roots, Some(&name), &settings).unwrap();
         assert_eq!(
-            shown,
+            without_origins(&shown),
             format!("// ==== c: the kernels in C\n{c}"),
             "{}",
             example.name
         );
+    }
+}
+
+/// Kernels of a backward pass say which rules they come from.
+#[test]
+fn kernels_say_where_they_come_from() {
+    let c = uopc(&["show", "mlp-gradient", "--stage", "c"]).ok();
+    for line in [
+        "// vjp of expand: reduce",
+        "// mask: where",
+        "// sum of cotangents: add",
+    ] {
+        assert!(c.lines().any(|found| found == line), "{line}: {c}");
     }
 }
 
@@ -476,7 +537,8 @@ fn show_starts_at_any_stage() {
         // A shape graph loses the name that the example gives to its kernel.
         let shown = uopc_with_input(&["show", "-", "--stage", "c"], &text).ok();
         let named = shown.replace("void e_4(", "void second_derivative(");
-        assert_eq!(named, format!("// ==== {code}"), "from {stage}");
+        let code = without_origins(&format!("// ==== {code}"));
+        assert_eq!(named, code, "from {stage}");
     }
 }
 

@@ -13,6 +13,10 @@ are asked for. What stands in the modules:
 - ``uopc.grad``, ``value_and_grad``, ``vjp``, ``jvp``, ``vmap``, ``jacfwd``, ``jacrev``,
   ``jacobian``, ``hessian``, ``hvp``, ``gradcheck``, ``stop_gradient``: functions made from
   functions, explained in ``uopc.transform``; ``tree_map`` and others: ``uopc.tree``
+- ``uopc.custom``, ``straight_through``, ``gradient_hook``, ``scale_gradient``, ``clip_gradient``:
+  derivatives of one's own, in ``uopc.rules``
+- ``uopc.explain_gradient``, ``find_nan``, ``strict_gradients``: why a gradient is zero, missing or
+  NaN, in ``uopc.diagnose``
 - ``uopc.nn``: layers, losses, optimisers; ``uopc.data``: data sets; ``uopc.io``: files of tensors
 - ``uopc.uop``, ``uopc.composite``, ``uopc.gradient``, ``uopc.kernelize``: the graphs behind the
   tensors, their gradients, and the kernels they become
@@ -51,8 +55,11 @@ from ._uopc import (
     uint64,
 )
 from .tensor import Tensor, no_grad
-from . import composite, data, gradient, io, kernelize, memory, nn, transform, tree, uop
+from . import composite, data, diagnose, gradient, io, kernelize, memory, nn, rules
+from . import transform, tree, uop
+from .diagnose import explain_gradient, find_nan, strict_gradients
 from .memory import checkpoint, memory_limit
+from .rules import clip_gradient, custom, gradient_hook, scale_gradient, straight_through
 from .transform import (
     grad,
     gradcheck,
@@ -78,11 +85,16 @@ __all__ = [
     "bfloat16",
     "bool_",
     "checkpoint",
+    "clip_gradient",
     "composite",
+    "custom",
     "data",
+    "diagnose",
+    "explain_gradient",
     "f16",
     "f32",
     "f64",
+    "find_nan",
     "float16",
     "float32",
     "float64",
@@ -91,6 +103,7 @@ __all__ = [
     "grad",
     "gradcheck",
     "gradient",
+    "gradient_hook",
     "hessian",
     "hvp",
     "i16",
@@ -111,7 +124,11 @@ __all__ = [
     "memory_limit",
     "nn",
     "no_grad",
+    "rules",
+    "scale_gradient",
     "stop_gradient",
+    "straight_through",
+    "strict_gradients",
     "transform",
     "tree",
     "tree_flatten",

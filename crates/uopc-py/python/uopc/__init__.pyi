@@ -6,16 +6,26 @@ from typing_extensions import TypeAlias
 
 from . import composite as composite
 from . import data as data
+from . import diagnose as diagnose
 from . import gradient as gradient
 from . import io as io
 from . import kernelize as kernelize
 from . import memory as memory
 from . import nn as nn
+from . import rules as rules
 from . import transform as transform
 from . import tree as tree
 from . import uop as uop
+from .diagnose import explain_gradient as explain_gradient
+from .diagnose import find_nan as find_nan
+from .diagnose import strict_gradients as strict_gradients
 from .memory import checkpoint as checkpoint
 from .memory import memory_limit as memory_limit
+from .rules import clip_gradient as clip_gradient
+from .rules import custom as custom
+from .rules import gradient_hook as gradient_hook
+from .rules import scale_gradient as scale_gradient
+from .rules import straight_through as straight_through
 from .tensor import Tensor as Tensor
 from .tensor import no_grad as no_grad
 from .transform import grad as grad
@@ -44,11 +54,16 @@ __all__ = [
     "bfloat16",
     "bool_",
     "checkpoint",
+    "clip_gradient",
     "composite",
+    "custom",
     "data",
+    "diagnose",
+    "explain_gradient",
     "f16",
     "f32",
     "f64",
+    "find_nan",
     "float16",
     "float32",
     "float64",
@@ -57,6 +72,7 @@ __all__ = [
     "grad",
     "gradcheck",
     "gradient",
+    "gradient_hook",
     "hessian",
     "hvp",
     "i16",
@@ -77,7 +93,11 @@ __all__ = [
     "memory_limit",
     "nn",
     "no_grad",
+    "rules",
+    "scale_gradient",
     "stop_gradient",
+    "straight_through",
+    "strict_gradients",
     "transform",
     "tree",
     "tree_flatten",

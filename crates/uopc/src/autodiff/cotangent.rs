@@ -21,6 +21,7 @@ use super::vjp::vjp;
 use crate::error::Result;
 use crate::ir::composite::zeros_like;
 use crate::ir::op::Op;
+use crate::ir::site::Rule;
 use crate::ir::uop::UOp;
 
 /// The derivative of the root with respect to a node.
@@ -48,7 +49,10 @@ impl Cotangent {
     /// The values, with zeros where they do not count.
     pub fn closed(&self) -> Result<UOp> {
         match &self.mask {
-            Some(mask) if !self.is_closed => mask.select(&self.g, &zeros_like(&self.g)?),
+            Some(mask) if !self.is_closed => {
+                let _rule = Rule::Mask.enter();
+                mask.select(&self.g, &zeros_like(&self.g)?)
+            }
             _ => Ok(self.g.clone()),
         }
     }

@@ -30,7 +30,7 @@ use crate::ir::composite::zeros_like;
 use crate::ir::dtype::DType;
 use crate::ir::fold::chain_product;
 use crate::ir::op::{Op, ReduceOp, StageKind};
-use crate::ir::site::Site;
+use crate::ir::site::{Rule, Site};
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
@@ -93,7 +93,7 @@ pub fn jvp_all(roots: &[UOp], targets: &[UOp], tangents: &[UOp]) -> Result<Vec<U
         flow[i].append(&mut terms);
     }
     let found = graph.roots.iter().zip(roots).map(|(&r, root)| {
-        let sum = total(&flow[r as usize], root.dtype())?;
+        let sum = total(&flow[r as usize], root)?;
         sum.map_or_else(|| zeros_like(root), Ok)
     });
     found.collect()
@@ -144,14 +144,14 @@ fn tangent(graph: &Graph, i: usize, flow: &[Terms], by_terms: bool) -> Result<Te
     if (0..sources.len()).all(|k| of(k).is_empty()) {
         return Ok(Terms::new());
     }
-    let _line = Site::inherit(u.site());
+    let _rule = Site::derive(u.site(), Rule::jvp(u.op()));
     if by_terms {
         let parts = of(0).iter().map(|term| rule(u, &[Some(term.clone())]));
         return parts
             .collect::<Result<Vec<Terms>>>()
             .map(|p| p.into_iter().flatten().collect());
     }
-    let sums = (0..sources.len()).map(|k| total(of(k), u.src()[k].dtype()));
+    let sums = (0..sources.len()).map(|k| total(of(k), &u.src()[k]));
     rule(u, &sums.collect::<Result<SmallVec<[_; 3]>>>()?)
 }
 
@@ -205,13 +205,15 @@ fn is_broadcast(factor: &UOp) -> bool {
 }
 
 /// The sum of the terms, if there are any. Narrow floats are added in f32 and rounded once.
-fn total(terms: &[UOp], dtype: DType) -> Result<Option<UOp>> {
+fn total(terms: &[UOp], u: &UOp) -> Result<Option<UOp>> {
     let Some((first, rest)) = terms.split_first() else {
         return Ok(None);
     };
     if rest.is_empty() {
         return Ok(Some(first.clone()));
     }
+    let _rule = Site::derive(u.site(), Rule::SumOfTangents);
+    let dtype = u.dtype();
     let wide = dtype.accumulator();
     let mut sum = first.cast(wide)?;
     for term in rest {

@@ -57,6 +57,7 @@
 mod cotangent;
 mod cover;
 mod custom;
+mod explain;
 mod jvp;
 mod mask;
 mod passage;
@@ -64,31 +65,35 @@ mod product;
 mod repeat;
 mod reverse;
 mod stop;
+mod strict;
 mod vjp;
 mod vmap;
 
 use crate::error::Result;
 use crate::ir::uop::UOp;
 
+pub use explain::{Cut, Explanation, Path, Step, explain_gradient};
 pub use jvp::{jvp, jvp_all};
 use reverse::reverse;
 pub use stop::Diagnostic;
+pub use strict::{StrictGradients, is_strict, strict_gradients};
 pub(crate) use vjp::carries;
 pub use vmap::{Batched, vmap};
 
 /// The gradients of the sum of `root`'s elements with respect to each target.
 ///
 /// A target that the root does not mention gets zeros. So does one that is mentioned but whose
-/// every path to the root is cut, with a warning through `log`; [`gradient_with`] hands the
-/// warnings out or makes them errors. A target may be any node, interior ones and the root included.
+/// every path to the root is cut, with a warning through `log`, or an error under
+/// [`strict_gradients`]; [`gradient_with`] hands the warnings out. A target may be any node,
+/// interior ones and the root included.
 ///
 /// # Errors
 /// When the graph holds loops or effects, when the root or a target is no float, and when an op on
 /// a path to a target has no rule.
 pub fn gradient(root: &UOp, targets: &[UOp]) -> Result<Vec<UOp>> {
-    let (gradients, diagnostics) = gradient_with(root, targets, false)?;
+    let (gradients, diagnostics) = gradient_with(root, targets, is_strict())?;
     for diagnostic in &diagnostics {
-        log::warn!("gradient: {diagnostic}");
+        log::warn!(target: "uopc::gradient", "gradient: {diagnostic}");
     }
     Ok(gradients)
 }
@@ -103,19 +108,32 @@ pub fn gradient_with(
     targets: &[UOp],
     strict: bool,
 ) -> Result<(Vec<UOp>, Vec<Diagnostic>)> {
-    pullback(root, None, targets, strict)
+    pullback(&[(root.clone(), None)], targets, strict)
 }
 
-/// [`gradient_with`] of the sum of `root * cotangent` for a given cotangent of the root, without
-/// that product: the vjp (vector-Jacobian product) of a whole graph. `None` stands for ones.
+/// [`gradient_with`] of the sum of `root * cotangent` over several roots, each with its cotangent,
+/// without those products: the vjp (vector-Jacobian product) of a whole graph. `None` stands for
+/// ones.
+///
+/// ```
+/// use uopc::autodiff::pullback;
+/// use uopc::ir::{DType, UOp};
+///
+/// let x = UOp::slot(0, DType::F32, 3);
+/// let g = UOp::slot(1, DType::F32, 3);
+/// let y = x.exp()?;
+/// // Of e^x, whose cotangent is g, and of x itself, whose cotangent is ones.
+/// let (found, _) = pullback(&[(y.clone(), Some(g.clone())), (x.clone(), None)], &[x.clone()], false)?;
+/// assert_eq!(found[0], x.full_like(1.0)?.add(&g.mul(&y)?)?);
+/// # Ok::<(), uopc::Error>(())
+/// ```
 ///
 /// # Errors
-/// Those of [`gradient_with`], and when the cotangent is not of the root's dtype and shape.
+/// Those of [`gradient_with`], and when a cotangent is not of its root's dtype and shape.
 pub fn pullback(
-    root: &UOp,
-    cotangent: Option<&UOp>,
+    roots: &[(UOp, Option<UOp>)],
     targets: &[UOp],
     strict: bool,
 ) -> Result<(Vec<UOp>, Vec<Diagnostic>)> {
-    reverse(root, cotangent, targets, strict)
+    reverse(roots, targets, strict)
 }

@@ -5,8 +5,6 @@
 //! are added, where cotangents are closed. What a derivative is stands in `vjp.rs`, what masks
 //! are in `mask.rs`.
 
-use std::slice;
-
 use smallvec::{SmallVec, smallvec};
 
 use super::cotangent::{Cotangent, total};
@@ -15,31 +13,35 @@ use super::stop::{Diagnostic, cuts, refuse_lowered, refuse_whole};
 use super::vjp::carries;
 use crate::error::{Error, Result};
 use crate::ir::composite::zeros_like;
+use crate::ir::site::{Rule, Site};
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
 
 /// What the readers of a node have sent to it, in order of arrival.
 type Contributions = SmallVec<[Cotangent; 1]>;
 
-/// The cotangents of the targets, given that of the root (ones if `None`), with a diagnostic for
+/// The cotangents of the targets, given those of the roots (ones if `None`), with a diagnostic for
 /// each target that is cut off; if `strict`, the first of them is an error.
 pub(super) fn reverse(
-    root: &UOp,
-    cotangent: Option<&UOp>,
+    seeds: &[(UOp, Option<UOp>)],
     targets: &[UOp],
     strict: bool,
 ) -> Result<(Vec<UOp>, Vec<Diagnostic>)> {
-    let graph = Graph::new(slice::from_ref(root));
-    check(&graph, root, targets)?;
+    let roots: Vec<UOp> = seeds.iter().map(|(root, _)| root.clone()).collect();
+    let graph = Graph::new(&roots);
+    check(&graph, &roots, targets)?;
     let on_path = on_path(&graph, targets);
     let spoilt = spoilt(&graph, &on_path);
     let mut cotangents = vec![Contributions::new(); graph.len()];
-    cotangents[graph.roots[0] as usize].push(seed(root, cotangent)?.into());
+    for (&r, (root, cotangent)) in graph.roots.iter().zip(seeds) {
+        cotangents[r as usize].push(seed(root, cotangent.as_ref())?.into());
+    }
     for i in (0..graph.len()).rev() {
         let u = &graph.nodes[i];
-        let Some(mut cotangent) = total(&cotangents[i])? else {
+        let Some(mut cotangent) = summed(u, &cotangents[i])? else {
             continue;
         };
+        let _rule = Site::derive(u.site(), Rule::vjp(u.op()));
         if !spoilt[i] {
             cotangent = cotangent.closed()?.into();
         }
@@ -54,9 +56,16 @@ pub(super) fn reverse(
     collect(&graph, targets, &cotangents, strict)
 }
 
+/// What the readers of u have sent to it, added up.
+fn summed(u: &UOp, sent: &[Cotangent]) -> Result<Option<Cotangent>> {
+    let _rule = Site::derive(u.site(), Rule::SumOfCotangents);
+    total(sent)
+}
+
 /// The root's own cotangent.
 fn seed(root: &UOp, cotangent: Option<&UOp>) -> Result<UOp> {
     let Some(g) = cotangent else {
+        let _rule = Site::derive(root.site(), Rule::Seed);
         return root.full_like(1.0);
     };
     if (g.dtype(), g.shape()) == (root.dtype(), root.shape()) {
@@ -74,9 +83,9 @@ fn seed(root: &UOp, cotangent: Option<&UOp>) -> Result<UOp> {
 }
 
 /// Refuses what can't be differentiated at all, before anything is built.
-fn check(graph: &Graph, root: &UOp, targets: &[UOp]) -> Result<()> {
+fn check(graph: &Graph, roots: &[UOp], targets: &[UOp]) -> Result<()> {
     refuse_lowered(graph)?;
-    refuse_whole("root", root)?;
+    roots.iter().try_for_each(|r| refuse_whole("root", r))?;
     targets.iter().try_for_each(|t| refuse_whole("target", t))
 }
 

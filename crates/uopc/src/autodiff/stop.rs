@@ -5,6 +5,7 @@ use std::fmt;
 use super::vjp::carries;
 use crate::error::{Error, Result};
 use crate::ir::op::{Class, Op, StageKind};
+use crate::ir::print::named;
 use crate::ir::site::Site;
 use crate::ir::uop::UOp;
 use crate::ir::visit::Graph;
@@ -16,6 +17,8 @@ pub struct Diagnostic {
     pub target: usize,
     /// The target, the op that cuts, its shapes and dtypes, and the remedy.
     pub message: String,
+    /// The part of the message behind the target: what happened, the op that cuts, the remedy.
+    pub cause: String,
     /// Where the op that cuts was written.
     pub site: Option<Site>,
 }
@@ -50,51 +53,67 @@ pub(super) fn cuts(graph: &Graph, missing: &[(usize, usize)]) -> Vec<Diagnostic>
     let describe = |&(which, position): &(usize, usize)| {
         let (reader, k) = cut[position]?;
         let u = &graph.nodes[reader];
-        let message = describe(which, &graph.nodes[position], u, k);
+        let cause = format!(
+            "gets zeros: every path from it to the root is cut, by {}, or leave it out of the \
+             targets",
+            Cause::of(u, k)
+        );
         Some(Diagnostic {
             target: which,
-            message,
+            message: format!("target {which}, {}, {cause}", typed(&graph.nodes[position])),
+            cause,
             site: u.site(),
         })
     };
     missing.iter().filter_map(describe).collect()
 }
 
-fn describe(which: usize, target: &UOp, u: &UOp, k: usize) -> String {
-    let t = typed(target);
-    let types: Vec<String> = u.src().iter().map(typed).collect();
-    let types = types.join(", ");
-    let (reason, remedy) = match u.op() {
-        Op::Stage(StageKind::Detach) => ("it is detached", "leave out the detach"),
-        Op::Cast(_) => (
-            "integers and bools have no derivative",
-            "cast to a float instead",
-        ),
-        Op::CmpLt | Op::CmpNe => ("comparisons have no derivative", "use a where of floats"),
-        Op::Where if k == 0 => ("a condition has no derivative", "let a branch depend on it"),
-        Op::Index => (
-            "positions have no derivative",
-            "let the values depend on it",
-        ),
-        Op::Custom(_) => (
-            "its rules give derivatives by its inputs only",
-            "make it one of the inputs",
-        ),
-        Op::ArgSort => ("positions have no derivative", "read the values at them"),
-        _ => (
-            "its derivative is zero or undefined everywhere",
-            "use another op",
-        ),
-    };
-    let op = match u.op() {
-        Op::Stage(kind) => format!("stage {}", kind.name()),
-        Op::Cast(to) => format!("cast to {to}"),
-        op => op.mnemonic().to_string(),
-    };
-    format!(
-        "target {which}, {t}, gets zeros: every path from it to the root is cut, by {op} of \
-         {types}: {reason}; {remedy}, or leave it out of the targets"
-    )
+/// Why an edge of a graph carries no derivative.
+pub(super) struct Cause<'a> {
+    u: &'a UOp,
+    pub reason: &'static str,
+    pub remedy: &'static str,
+}
+
+impl Cause<'_> {
+    /// Why no derivative goes from u to its source k.
+    pub fn of(u: &UOp, k: usize) -> Cause<'_> {
+        let (reason, remedy) = match u.op() {
+            Op::Stage(StageKind::Detach) => ("it is detached", "leave out the detach"),
+            Op::Cast(_) => (
+                "integers and bools have no derivative",
+                "cast to a float instead",
+            ),
+            Op::CmpLt | Op::CmpNe => ("comparisons have no derivative", "use a where of floats"),
+            Op::Where if k == 0 => ("a condition has no derivative", "let a branch depend on it"),
+            Op::Index | Op::ScatterAdd(_) => (
+                "positions have no derivative",
+                "let the values depend on it",
+            ),
+            Op::Custom(_) if k == 0 => (
+                "its rules give derivatives by its inputs only",
+                "make it one of the inputs",
+            ),
+            Op::Custom(_) => (
+                "its rule says that this input has no gradient",
+                "give a cotangent for the input in its vjp",
+            ),
+            Op::ArgSort => ("positions have no derivative", "read the values at them"),
+            _ => (
+                "its derivative is zero or undefined everywhere",
+                "use another op",
+            ),
+        };
+        Cause { u, reason, remedy }
+    }
+}
+
+impl fmt::Display for Cause<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let types: Vec<String> = self.u.src().iter().map(typed).collect();
+        let (op, types) = (named(self.u), types.join(", "));
+        write!(f, "{op} of {types}: {}; {}", self.reason, self.remedy)
+    }
 }
 
 fn typed(u: &UOp) -> String {

@@ -21,7 +21,7 @@ use super::stop::{not_pure, refuse_lowered};
 use crate::error::{Error, Result};
 use crate::ir::dtype::DType;
 use crate::ir::op::{Fold, Op};
-use crate::ir::site::Site;
+use crate::ir::site::{Rule, Site};
 use crate::ir::uop::{Sources, UOp};
 use crate::ir::visit::Graph;
 
@@ -83,7 +83,7 @@ pub fn vmap(roots: &[UOp], inputs: &[(UOp, UOp)]) -> Result<Vec<Batched>> {
         let (node, batched) = if let Some(&to) = replaced.get(&i) {
             (to.clone(), true)
         } else if sources.clone().any(|s| s.batched) {
-            let _line = Site::inherit(u.site());
+            let _rule = Site::derive(u.site(), Rule::vmap(u.op()));
             (rule(u, &sources.collect::<Vec<_>>(), n)?, true)
         } else {
             (u.clone(), false)

@@ -3,9 +3,13 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 use super::dtype::DType;
 use super::op::{Op, ParamMode};
+use super::site::Site;
 use super::uop::UOp;
+use super::visit::toposort;
 
 /// Pure tensor expressions: leaves, arithmetic, movement, structure and markers, several roots.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,6 +34,42 @@ pub struct Kernel {
     pub outs: Vec<(u32, BufferIndex)>,
     /// Plan buffers read, with the parameter slot of each.
     pub ins: Vec<(u32, BufferIndex)>,
+}
+
+impl Kernel {
+    /// Where the kernel comes from: for each place of its computing nodes, in order, a line such as
+    /// `train.py:12, vjp of exp: mul, add`, of at most [`ORIGINS`](Self::ORIGINS) in all. Nodes that
+    /// come from nowhere have none. It is no part of the kernel: equal kernels are one.
+    pub fn origins(&self) -> Vec<String> {
+        let mut places: Vec<(Site, Vec<&'static str>)> = Vec::new();
+        let mut found: FxHashMap<String, usize> = FxHashMap::default();
+        for u in &toposort(self.body.roots()) {
+            let lays_out = u.op().is_movement() || u.src().is_empty();
+            let Some(site) = u.site().filter(|_| !lays_out) else {
+                continue;
+            };
+            let place = *found.entry(site.to_string()).or_insert_with(|| {
+                places.push((site, Vec::new()));
+                places.len() - 1
+            });
+            let ops = &mut places[place].1;
+            if !ops.contains(&u.op().mnemonic()) {
+                ops.push(u.op().mnemonic());
+            }
+        }
+        let line = |(site, ops): &(Site, Vec<&str>)| {
+            let text = format!("{site}: {}", ops.join(", "));
+            text.replace(char::is_control, " ")
+        };
+        let mut lines: Vec<String> = places.iter().take(Self::ORIGINS).map(line).collect();
+        if places.len() > Self::ORIGINS {
+            lines.push(format!("and {} more places", places.len() - Self::ORIGINS));
+        }
+        lines
+    }
+
+    /// How many places [`origins`](Self::origins) names.
+    pub const ORIGINS: usize = 16;
 }
 
 /// Position in [`Plan::buffers`].

@@ -431,7 +431,10 @@ pub struct OpInfo {
 const MANY: usize = usize::MAX;
 
 macro_rules! op_table {
-    ($($pattern:pat => $mnemonic:literal, $lo:expr, $hi:expr, $class:ident, $meaning:literal;)*) => {
+    ($(
+        Op::$name:ident $(($($tuple:tt)*))? $({$($fields:tt)*})?
+        => $mnemonic:literal, $lo:expr, $hi:expr, $class:ident, $meaning:literal;
+    )*) => {
         /// The table itself, in the order of the enum.
         pub const OPS: &[OpInfo] = &[$(OpInfo {
             mnemonic: $mnemonic, arity: ($lo, $hi), class: Class::$class, meaning: $meaning,
@@ -440,9 +443,15 @@ macro_rules! op_table {
         impl Op {
             /// The op's row in [`OPS`].
             pub const fn info(&self) -> OpInfo {
-                match self { $($pattern => OpInfo {
+                match self { $(Op::$name { .. } => OpInfo {
                     mnemonic: $mnemonic, arity: ($lo, $hi), class: Class::$class, meaning: $meaning,
                 },)* }
+            }
+
+            /// The op's position in [`OPS`].
+            pub const fn number(&self) -> u8 {
+                enum Number { $($name),* }
+                match self { $(Op::$name { .. } => Number::$name as u8,)* }
             }
         }
     };

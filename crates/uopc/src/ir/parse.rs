@@ -58,11 +58,25 @@ impl Parsed {
 /// [`Error::Parse`](crate::Error::Parse) for text that is not in the grammar and for nodes that
 /// break the type rules of their op.
 pub fn parse(text: &str, name: &str) -> Result<Parsed> {
+    read(text, name, |_| None)
+}
+
+/// [`parse`], with the lines of the text as those in which the nodes were written: for reports that
+/// are about the text itself.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_lines(text: &str, name: &str) -> Result<Parsed> {
+    read(text, name, |line| Some(Site::script(name, line)))
+}
+
+fn read(text: &str, name: &str, site: impl Fn(u32) -> Option<Site>) -> Result<Parsed> {
     let _no_site = Site::suspend();
     let mut reader = Reader::default();
     let mut last = 1;
     for (k, line) in text.lines().enumerate() {
         last = k + 1;
+        let _line = u32::try_from(last).ok().and_then(&site).map(Site::enter);
         reader.read_line(Cursor::new(name, last, line))?;
     }
     match reader.finish() {

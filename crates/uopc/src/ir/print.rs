@@ -32,6 +32,27 @@ pub fn to_uir(roots: &[UOp]) -> String {
     to_uir_with(roots, None, &[])
 }
 
+/// [`to_uir`] with a comment behind each node that says where it was written and by which rule, where
+/// that is known. Read back, it is the same graph, whose nodes come from nowhere.
+///
+/// ```
+/// use uopc::autodiff::gradient;
+/// use uopc::ir::{DType, UOp, print::to_uir_with_origins};
+///
+/// let x = UOp::slot(0, DType::F32, 3);
+/// let y = x.sin()?.reduce(uopc::ir::op::ReduceOp::Add, 1)?;
+/// let text = to_uir_with_origins(&gradient(&y, &[x])?);
+/// assert!(text.contains("= sin %2, 1 ; vjp of sin\n"), "{text}");
+/// # Ok::<(), uopc::Error>(())
+/// ```
+pub fn to_uir_with_origins(roots: &[UOp]) -> String {
+    let mut listing = Listing::new(roots);
+    listing.origins = true;
+    let mut out = String::new();
+    (listing.write(&mut out, None, &[])).expect("a String accepts everything");
+    out
+}
+
 /// [`to_uir`] with a `; name:` line in front and `; why` lines behind it.
 pub fn to_uir_with(roots: &[UOp], name: Option<&str>, notes: &[(UOp, Arc<str>)]) -> String {
     let listing = Listing::new(roots);
@@ -75,6 +96,8 @@ pub struct Listing {
     numbers: Vec<u32>,
     /// Slots given to live buffers, by identity.
     slots: FxHashMap<u64, u32>,
+    /// Whether a comment says where each node is from.
+    origins: bool,
 }
 
 impl Listing {
@@ -92,6 +115,7 @@ impl Listing {
             graph,
             numbers,
             slots,
+            origins: false,
         }
     }
 
@@ -122,6 +146,9 @@ impl Listing {
         for (i, u) in self.graph.nodes.iter().enumerate() {
             if !matches!(u.op(), Op::Const(_)) {
                 self.write_line(out, i)?;
+                if let Some(site) = u.site().filter(|_| self.origins) {
+                    write!(out, " ; {}", Comment(site))?;
+                }
                 out.push('\n');
             }
         }
@@ -291,6 +318,18 @@ impl Listing {
     }
 }
 
+/// What an op is called where people read it: with what it casts to, combines by or is named.
+pub fn named(u: &UOp) -> String {
+    match u.op() {
+        Op::Stage(kind) => format!("stage {}", kind.name()),
+        Op::Cast(to) => format!("cast to {to}"),
+        Op::Bitcast(to) => format!("bitcast to {to}"),
+        Op::Reduce { op, .. } => format!("reduce {}", op.name()),
+        Op::Custom(custom) => format!("custom {}", custom.name),
+        op => op.mnemonic().to_string(),
+    }
+}
+
 /// Numbers for the live buffers of a graph: the lowest that no text slot has.
 fn slots_of_live_buffers(graph: &Graph) -> FxHashMap<u64, u32> {
     let ids = || {
@@ -410,6 +449,16 @@ impl fmt::Display for Note<'_> {
             return f.write_str(self.0);
         }
         write_quoted(f, self.0)
+    }
+}
+
+/// A place on one line, whatever a file is called.
+struct Comment(super::site::Site);
+
+impl fmt::Display for Comment {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let text = self.0.to_string();
+        f.write_str(&text.replace(char::is_control, " "))
     }
 }
 

@@ -146,7 +146,8 @@ impl Graph {
 }
 
 impl UOp {
-    /// The same op on other sources; the node itself if they are its own.
+    /// The same op on other sources; the node itself if they are its own. It belongs to the same
+    /// line of the program and to the same rule.
     ///
     /// # Errors
     /// When the op does not accept them.
@@ -154,6 +155,7 @@ impl UOp {
         if self.src() == src {
             return Ok(self.clone());
         }
+        let _line = Site::inherit(self.site());
         UOp::new(self.op().clone(), Sources::from(src))
     }
 }
@@ -167,10 +169,7 @@ impl UOp {
 pub fn substitute(roots: &[UOp], replace: &FxHashMap<UOp, UOp>) -> Result<Vec<UOp>> {
     Graph::new(roots).map(|_, u, src| match replace.get(u) {
         Some(other) => Ok(other.clone()),
-        None => {
-            let _line = Site::inherit(u.site());
-            u.with_src(src)
-        }
+        None => u.with_src(src),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::Module;
 use crate::error::Result;
 use crate::tensor::{Site, Tensor};
-use crate::tree;
+use crate::transform::tree;
 
 /// `x @ weight + bias`.
 #[derive(Clone, Debug)]

@@ -13,6 +13,7 @@ use super::trace::Trace;
 use super::{Miss, RuleSet};
 use crate::error::{Error, Result};
 use crate::ir::bounds::Bounds;
+use crate::ir::site::Site;
 use crate::ir::uop::Sources;
 use crate::ir::visit::Graph;
 use crate::ir::{Op, UOp};
@@ -99,6 +100,8 @@ pub fn rewrite_assuming(
     driver.normal.reserve(graph.len());
     let mut map: Vec<UOp> = Vec::with_capacity(graph.len());
     for (i, u) in graph.nodes.iter().enumerate() {
+        // What becomes of a node was written where the node was.
+        let _line = Site::inherit(u.site());
         let src = graph.src(i).iter().map(|&s| map[s as usize].clone());
         let rebuilt = driver.on_sources(u, src.collect())?;
         let normal = driver.normalise(&rebuilt)?;

@@ -344,6 +344,16 @@ pub(super) fn check_current(root: &UOp, targets: &[u64]) -> Result<()> {
     Ok(())
 }
 
+/// Whether a graph depends on the value that a tensor had before an update or before its history
+/// ended otherwise; the inner part is where that was done, if known.
+pub(super) fn ended_at(root: &UOp, target: u64) -> Option<Option<Site>> {
+    let nodes = buffers(std::slice::from_ref(root), |_, _| true);
+    let registry = REGISTRY.lock();
+    let ended = nodes.iter().filter_map(live);
+    let mut ended = ended.filter_map(|buffer| registry.ended.get(&buffer.id));
+    ended.find(|e| e.owners.contains(&target)).map(|e| e.site)
+}
+
 /// The error for a loss that was computed from an old value of a parameter.
 fn updated_since(update: Option<Site>, parameter: &str) -> Error {
     let place = update.map_or(String::new(), |site| format!(" at {site}"));

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::history::{self, Kept, Tape};
 use super::limit;
 use super::{Handle, Operand, Result, Site, Tensor, UOp, argument, dtype_error, shape_error};
-use crate::compile::{Engine, RealizeOptions, Realized};
+use crate::compile::{Engine, Finding, RealizeOptions, Realized};
 use crate::ir::Op;
 use crate::ir::op::BufferId;
 use crate::ir::parts::parts;
@@ -85,6 +85,15 @@ impl Drop for EnteredEngine {
     }
 }
 
+/// Calls `f` with the engine in use.
+fn with_current<R>(f: impl FnOnce(&Engine) -> Result<R>) -> Result<R> {
+    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
+    match &chosen {
+        Some(engine) => f(engine),
+        None => f(Engine::global()?),
+    }
+}
+
 /// Computes nodes as one plan, by the engine in use.
 fn compute(nodes: &[UOp], options: &RealizeOptions) -> Result<Realized> {
     let nodes = &*argument::with_values(nodes)?;
@@ -92,11 +101,13 @@ fn compute(nodes: &[UOp], options: &RealizeOptions) -> Result<Realized> {
         memory_limit: limit::on_this_thread(),
         ..*options
     };
-    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
-    match &chosen {
-        Some(engine) => engine.realize(nodes, options),
-        None => Engine::global()?.realize(nodes, options),
-    }
+    with_current(|engine| engine.realize(nodes, options))
+}
+
+/// Where a NaN or an infinity of these nodes comes from, by the engine in use.
+pub(super) fn find_nan(nodes: &[UOp]) -> Result<Option<Finding>> {
+    let nodes = &*argument::with_values(nodes)?;
+    with_current(|engine| engine.find_nan(nodes, &RealizeOptions::default()))
 }
 
 /// Whether a limit of memory holds for what this thread computes.
@@ -104,12 +115,7 @@ fn is_limited() -> Result<bool> {
     if limit::on_this_thread().is_some() {
         return Ok(true);
     }
-    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
-    let settings = match &chosen {
-        Some(engine) => engine.settings(),
-        None => Engine::global()?.settings(),
-    };
-    Ok(settings.memory_limit.is_some())
+    with_current(|engine| Ok(engine.settings().memory_limit.is_some()))
 }
 
 /// Computes nodes as one plan: one memory a root. For those in `for_tape`, which depend on the

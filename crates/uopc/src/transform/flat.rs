@@ -47,7 +47,7 @@ impl Pullback {
     pub fn call_first(&self, cotangents: &[Tensor]) -> Result<Vec<Tensor>> {
         let n = cotangents.len().min(self.trace.outputs.len());
         check_like("vjp", "cotangent", cotangents, &self.trace.outputs[..n])?;
-        let cotangents: Vec<UOp> = cotangents.iter().map(Tensor::uop).collect();
+        let cotangents: Vec<Option<UOp>> = cotangents.iter().map(|g| Some(g.uop())).collect();
         let pulled = self.trace.pull_back(0, &cotangents, &self.wrt)?;
         self.trace.finish(pulled)
     }
@@ -80,8 +80,7 @@ pub fn value_and_grad(
             y.shape()
         )));
     }
-    let one = y.uop().full_like(1.0)?;
-    let mut nodes = trace.pull_back(0, &[one], wrt)?;
+    let mut nodes = trace.pull_back(0, &[None], wrt)?;
     nodes.push(y.uop());
     nodes.extend(aux.iter().map(Tensor::uop));
     let mut gradients = trace.finish(nodes)?;

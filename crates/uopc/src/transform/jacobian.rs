@@ -81,7 +81,7 @@ fn block(trace: &Trace, which: usize, k: usize, mode: Mode) -> Result<UOp> {
     } else {
         let (cotangent, direction) = Tensor::unknown_argument(y.dtype(), y.shape())?;
         let pulled = trace
-            .pull_back(which, &[cotangent.uop()], &[k])?
+            .pull_back(which, &[Some(cotangent.uop())], &[k])?
             .swap_remove(0);
         let rows = mapped(&pulled, &direction, &identity(m, y.dtype())?)?;
         rows.reshape(&shape)

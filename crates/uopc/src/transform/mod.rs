@@ -54,6 +54,7 @@ pub use custom::{
 };
 pub use jacobian::{Mode, hessian as flat_hessian, hvp as flat_hvp, jacobian as flat_jacobian};
 pub use trace::Function;
+pub use crate::tree;
 pub use tree::Tree;
 
 /// The same structure over these tensors.

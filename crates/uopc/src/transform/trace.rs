@@ -2,10 +2,9 @@
 
 use rustc_hash::FxHashMap;
 
-use crate::autodiff::{gradient, jvp_all};
+use crate::autodiff::{is_strict, jvp_all, pullback};
 use crate::error::{Error, Result};
 use crate::ir::UOp;
-use crate::ir::op::ReduceOp;
 use crate::ir::site::Site;
 use crate::ir::visit::substitute;
 use crate::tensor::{Tensor, grads_on, with_grads};
@@ -83,29 +82,37 @@ impl Trace {
     }
 
     /// For each of these arguments the cotangent that those of the results from `first` on give, in
-    /// the argument's shape, over the arguments' leaves.
-    pub fn pull_back(&self, first: usize, cotangents: &[UOp], wrt: &[usize]) -> Result<Vec<UOp>> {
+    /// the argument's shape, over the arguments' leaves. `None` stands for ones.
+    ///
+    /// An argument that is cut off from all results gets zeros and a warning, in strict mode an
+    /// error.
+    pub fn pull_back(
+        &self,
+        first: usize,
+        cotangents: &[Option<UOp>],
+        wrt: &[usize],
+    ) -> Result<Vec<UOp>> {
         let leaves: Result<Vec<UOp>> = wrt.iter().map(|&k| self.leaf(k).cloned()).collect();
-        let leaves = leaves?;
-        let mut weighted: Option<UOp> = None;
-        for (y, g) in self.outputs[first..].iter().zip(cotangents) {
-            if !y.dtype().is_float() {
-                continue;
+        let outputs = self.outputs[first..].iter().map(Tensor::uop);
+        let seeds: Vec<(UOp, Option<UOp>)> = outputs
+            .zip(cotangents)
+            .filter(|(y, _)| y.dtype().is_float())
+            .map(|(y, g)| (y, g.clone()))
+            .collect();
+        let (gradients, cuts) = pullback(&seeds, &leaves?, false)?;
+        for cut in &cuts {
+            let k = wrt[cut.target];
+            let (dtype, shape) = (self.primals[k].dtype(), self.primals[k].shape());
+            let message = format!("argument {k}, {dtype} {shape}, {}", cut.cause);
+            let error = Error::Gradient {
+                message,
+                site: cut.site,
+            };
+            if is_strict() {
+                return Err(error);
             }
-            let y = y.uop();
-            let y = y.mul(g)?.reduce(ReduceOp::Add, y.shape().rank())?;
-            weighted = Some(match weighted {
-                Some(sum) => sum.add(&y.cast(sum.dtype())?)?,
-                None => y,
-            });
+            log::warn!(target: "uopc::gradient", "{error}");
         }
-        let gradients = match &weighted {
-            Some(root) => gradient(root, &leaves)?,
-            None => leaves
-                .iter()
-                .map(crate::ir::composite::zeros_like)
-                .collect::<Result<_>>()?,
-        };
         let shaped = wrt.iter().zip(gradients);
         shaped
             .map(|(&k, g)| g.reshape(self.primals[k].shape()))
