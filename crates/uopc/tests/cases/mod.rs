@@ -201,6 +201,18 @@ fn algebra(cases: &mut Cases) {
 
     cases.each("add_zero", &exact, |at| &at.x() + &at.int(0));
     cases.each("add_minus_zero", &FLOATS, |at| &at.x() + &at.c(-0.0));
+    cases.each("add_float_zero", &FLOATS, |at| {
+        let square = &at.x() * &at.x();
+        let top = square.sqrt().unwrap().maximum(&at.y().exp().unwrap());
+        &top.unwrap() + &at.c(0.0)
+    });
+    cases.each("add_float_zero", &FLOATS, |at| {
+        &(&at.x() + &at.c(0.0)) + &at.c(0.0)
+    });
+    cases.each("add_float_zero", &FLOATS, |at| {
+        let whole = at.x().cmplt(&at.y()).unwrap().cast(at.dtype).unwrap();
+        &(&whole + &at.x().exp2().unwrap()) + &at.c(0.0)
+    });
     cases.each("add_constants", &exact, |at| {
         &(&at.x() + &at.int(100)) + &at.int(77)
     });
@@ -219,6 +231,12 @@ fn algebra(cases: &mut Cases) {
         &(&at.x() * &at.int(37)) * &at.int(91)
     });
     cases.each("mul_minus_one_twice", &FLOATS, |at| -&-&at.x());
+    for c in [0.3, -7.0, 0.0, f64::INFINITY, f64::NAN, 1e-40] {
+        let opposite = |at: &At| &-&at.x() * &at.c(c);
+        cases.each("mul_negated_constant", &FLOATS, opposite);
+        let product = |at: &At| -&(&at.x() * &at.c(c));
+        cases.each("mul_negated_constant", &FLOATS, product);
+    }
     cases.each("div_by_one", &FLOATS, |at| &at.x() / &at.c(1.0));
     cases.each("mulacc_one", &numbers, |at| {
         at.x().mulacc(&at.c(1.0), &at.y()).unwrap()
