@@ -64,6 +64,7 @@ mod passage;
 mod product;
 mod repeat;
 mod reverse;
+mod scan;
 mod stop;
 mod strict;
 mod vjp;

@@ -17,6 +17,7 @@ use super::custom::pull;
 use super::passage::is_reversal;
 use super::product::product_of_others;
 use super::repeat::sum_of_repeats;
+use super::scan::pull_scan;
 use super::stop::{not_pure, unsupported};
 use crate::error::Result;
 use crate::ir::composite::pad;
@@ -136,11 +137,8 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         },
         // As its author says.
         Op::Custom(custom) => pull(u, custom, g, k),
-        Op::Scan(_) => Err(unsupported(
-            u,
-            u.op().mnemonic(),
-            "it has no gradient rule yet; use other ops",
-        )),
+        // u_k = x_0, ..., x_k combined.
+        Op::Scan(op) => pull_scan(*op, u, g),
 
         // The identity; `carries` has stopped what is detached.
         Op::Stage(

@@ -555,6 +555,12 @@ impl Generator {
         }
         let n = self.rng.random_range(1..=rank);
         let op = self.pick(ReduceOp::ALL);
+        if self.chance(15) {
+            return match self.chance(30) {
+                true => x.argsort().map(Some),
+                false => x.scan(op).map(Some),
+            };
+        }
         let reduced = x.reduce(op, n)?;
         // What a normalisation does: the result beside its source.
         if self.chance(30) {
