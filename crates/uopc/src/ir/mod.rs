@@ -12,6 +12,7 @@ pub(crate) mod recurrence;
 pub mod custom;
 pub mod fold;
 pub mod axes;
+pub mod pieces;
 pub mod onehot;
 pub mod scalar;
 pub mod bounds;
