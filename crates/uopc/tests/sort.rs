@@ -14,7 +14,10 @@ const ROWS: &str = include_str!("fixtures/sort.json");
 
 /// Runs `f` with engines of its own: the interpreter of loops, and compiled code.
 fn everywhere(f: impl Fn(&str)) {
-    for (name, device) in [("interpreted", DeviceChoice::Interp), ("compiled", DeviceChoice::C)] {
+    for (name, device) in [
+        ("interpreted", DeviceChoice::Interp),
+        ("compiled", DeviceChoice::C),
+    ] {
         let settings = Settings {
             device,
             ..Settings::default()
@@ -45,14 +48,18 @@ fn scalar(dtype: DType, v: &Value) -> Scalar {
 fn array(v: &Value) -> (Vec<usize>, DType, Vec<Scalar>) {
     let dtype = DType::from_name(v["dtype"].as_str().unwrap()).unwrap();
     let all = |v: &Value| v.as_array().unwrap().clone();
-    let shape = all(&v["shape"]).into_iter().map(|d| d.as_u64().unwrap() as usize);
+    let shape = all(&v["shape"])
+        .into_iter()
+        .map(|d| d.as_u64().unwrap() as usize);
     let data = all(&v["data"]).iter().map(|v| scalar(dtype, v)).collect();
     (shape.collect(), dtype, data)
 }
 
 fn tensor(v: &Value) -> Tensor {
     let (shape, dtype, data) = array(v);
-    let bytes = data.iter().flat_map(|s| s.bits().to_le_bytes()[..dtype.size()].to_vec());
+    let bytes = data
+        .iter()
+        .flat_map(|s| s.bits().to_le_bytes()[..dtype.size()].to_vec());
     Tensor::from_bytes(&bytes.collect::<Vec<u8>>(), dtype, shape).unwrap()
 }
 
@@ -89,7 +96,10 @@ fn call(name: &str, p: &[Value], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
             }]
         }
         "quantile" => {
-            let (axes, how) = (axes(&p[1], x.rank()), Interpolation::of(p[2].as_str().unwrap())?);
+            let (axes, how) = (
+                axes(&p[1], x.rank()),
+                Interpolation::of(p[2].as_str().unwrap())?,
+            );
             vec![match (&p[0], flag(3)) {
                 (Value::Array(q), keeps) => {
                     let q: Vec<f64> = q.iter().map(number).collect();
@@ -133,7 +143,11 @@ fn values_are_those_of_numpy_and_pytorch() {
             for (k, (found, output)) in found.iter().zip(&outputs).enumerate() {
                 let (shape, dtype, expected) = array(output);
                 let name = format!("{} {} result {k}, {engine}", row["name"], row["parameters"]);
-                assert_eq!((found.dtype(), &found.shape()[..]), (dtype, &shape[..]), "{name}");
+                assert_eq!(
+                    (found.dtype(), &found.shape()[..]),
+                    (dtype, &shape[..]),
+                    "{name}"
+                );
                 compare(&name, found, &expected, number(&row["ulps"]), row);
             }
         }
@@ -169,7 +183,10 @@ fn compare(name: &str, found: &Tensor, expected: &[Scalar], ulps: f64, row: &Val
         DType::F32 => 24,
         _ => 53,
     };
-    let finite = expected.iter().map(|s| s.as_f64().abs()).filter(|v| v.is_finite());
+    let finite = expected
+        .iter()
+        .map(|s| s.as_f64().abs())
+        .filter(|v| v.is_finite());
     let allowed = ulps * finite.fold(0.0, f64::max) * 0.5f64.powi(digits - 1);
     for (i, (a, b)) in found.iter().zip(expected).enumerate() {
         let (x, y) = (a.as_f64(), b.as_f64());
@@ -196,7 +213,9 @@ type Row = (&'static str, fn(&Tensor) -> Result<Tensor>);
 const DIFFERENTIABLE: &[Row] = &[
     ("cumsum", |x| x.cumsum(0)?.square()),
     ("cumprod", |x| x.cumprod(-1)),
-    ("cumprod of zeros", |x| x.mul(&x.lt(0)?.cast(DType::F64)?)?.cumprod(1)),
+    ("cumprod of zeros", |x| {
+        x.mul(&x.lt(0)?.cast(DType::F64)?)?.cumprod(1)
+    }),
     ("cummax", |x| x.cummax(0)?.0.square()),
     ("cummin", |x| x.cummin(1)?.0.square()),
     ("logcumsumexp", |x| x.logcumsumexp(1)),
@@ -206,9 +225,15 @@ const DIFFERENTIABLE: &[Row] = &[
     ("kthvalue", |x| x.kthvalue(2, 0)?.0.square()),
     ("median", |x| x.median(1)?.square()),
     ("median of all", |x| x.median(..)?.exp()),
-    ("quantile", |x| x.quantile(0.3, 1, Interpolation::Linear)?.square()),
-    ("quantiles", |x| x.quantiles(&[0.2, 0.9], 0, Interpolation::Linear)?.square()),
-    ("nearest", |x| x.quantile(0.3, 1, Interpolation::Nearest)?.square()),
+    ("quantile", |x| {
+        x.quantile(0.3, 1, Interpolation::Linear)?.square()
+    }),
+    ("quantiles", |x| {
+        x.quantiles(&[0.2, 0.9], 0, Interpolation::Linear)?.square()
+    }),
+    ("nearest", |x| {
+        x.quantile(0.3, 1, Interpolation::Nearest)?.square()
+    }),
 ];
 
 #[test]
@@ -224,7 +249,10 @@ fn gradients_of_orders_1_and_2_are_right() {
 #[test]
 fn gradients_at_ties_zeros_and_nans() {
     let gradient = |x: &[f32], f: &dyn Fn(&Tensor) -> Result<Tensor>| -> Vec<f32> {
-        let x = Tensor::from_slice(x, [x.len()]).unwrap().requires_grad().unwrap();
+        let x = Tensor::from_slice(x, [x.len()])
+            .unwrap()
+            .requires_grad()
+            .unwrap();
         f(&x).unwrap().sum(..).unwrap().backward(&[&x]).unwrap();
         x.grad().unwrap().to_vec().unwrap()
     };
@@ -233,20 +261,52 @@ fn gradients_at_ties_zeros_and_nans() {
             assert_eq!(gradient(x, f), expected, "{x:?}, {engine}");
         };
         // d sum of (a, ab, abc, abcd): 1 + b + bc + bcd, a + ac + acd, ab + abd, abc.
-        of(&[2.0, 0.0, 3.0, 5.0], &|x| x.cumprod(0), &[1.0, 38.0, 0.0, 0.0]);
-        of(&[2.0, 0.0, 0.0, 5.0], &|x| x.cumprod(0), &[1.0, 2.0, 0.0, 0.0]);
-        of(&[0.0, 3.0, 0.0, 5.0], &|x| x.cumprod(0), &[4.0, 0.0, 0.0, 0.0]);
+        of(
+            &[2.0, 0.0, 3.0, 5.0],
+            &|x| x.cumprod(0),
+            &[1.0, 38.0, 0.0, 0.0],
+        );
+        of(
+            &[2.0, 0.0, 0.0, 5.0],
+            &|x| x.cumprod(0),
+            &[1.0, 2.0, 0.0, 0.0],
+        );
+        of(
+            &[0.0, 3.0, 0.0, 5.0],
+            &|x| x.cumprod(0),
+            &[4.0, 0.0, 0.0, 0.0],
+        );
         // The last of equal ones holds the maximum.
-        of(&[1.0, 1.0, 0.0, 1.0], &|x| Ok(x.cummax(0)?.0), &[1.0, 2.0, 0.0, 1.0]);
-        of(&[1.0, f32::NAN, 5.0, 7.0], &|x| Ok(x.cummax(0)?.0), &[1.0, 3.0, 0.0, 0.0]);
+        of(
+            &[1.0, 1.0, 0.0, 1.0],
+            &|x| Ok(x.cummax(0)?.0),
+            &[1.0, 2.0, 0.0, 1.0],
+        );
+        of(
+            &[1.0, f32::NAN, 5.0, 7.0],
+            &|x| Ok(x.cummax(0)?.0),
+            &[1.0, 3.0, 0.0, 0.0],
+        );
         of(&[3.0, 4.0, 3.0], &|x| Ok(x.cummin(0)?.0), &[2.0, 0.0, 1.0]);
         // What holds no maximum has none, whatever its derivative would be.
         of(&[4.0, 0.0], &|x| Ok(x.sqrt()?.cummax(0)?.0), &[0.5, 0.0]);
         // Without a sum there is nothing to change.
         let least = f32::NEG_INFINITY;
-        of(&[least, 0.0, least], &|x| x.logcumsumexp(0), &[0.0, 2.0, 0.0]);
-        of(&[2.0, 2.0, 1.0], &|x| Ok(x.topk(1, 0, true)?.0), &[1.0, 0.0, 0.0]);
-        of(&[4.0, 1.0, 3.0, 9.0], &|x| x.median(0), &[0.5, 0.0, 0.5, 0.0]);
+        of(
+            &[least, 0.0, least],
+            &|x| x.logcumsumexp(0),
+            &[0.0, 2.0, 0.0],
+        );
+        of(
+            &[2.0, 2.0, 1.0],
+            &|x| Ok(x.topk(1, 0, true)?.0),
+            &[1.0, 0.0, 0.0],
+        );
+        of(
+            &[4.0, 1.0, 3.0, 9.0],
+            &|x| x.median(0),
+            &[0.5, 0.0, 0.5, 0.0],
+        );
     });
 }
 
@@ -256,13 +316,22 @@ fn batches_and_tangents() {
     let sorted = |x: &Tensor| Ok(x.sort(0, true)?.0);
     let mapped = vmap(sorted, 0, 0)(&x).unwrap();
     let rows = x.sort(1, true).unwrap().0;
-    assert_eq!(mapped.to_vec::<f64>().unwrap(), rows.to_vec::<f64>().unwrap());
+    assert_eq!(
+        mapped.to_vec::<f64>().unwrap(),
+        rows.to_vec::<f64>().unwrap()
+    );
     let sums = vmap(|x: &Tensor| x.cumprod(0), 1, 1)(&x).unwrap();
     let columns = x.cumprod(0).unwrap();
-    assert_eq!(sums.to_vec::<f64>().unwrap(), columns.to_vec::<f64>().unwrap());
+    assert_eq!(
+        sums.to_vec::<f64>().unwrap(),
+        columns.to_vec::<f64>().unwrap()
+    );
     let (_, tangent) = jvp(|x: &Tensor| x.median(1), &x, &x).unwrap();
     let medians = x.median(1).unwrap();
-    assert_eq!(tangent.to_vec::<f64>().unwrap(), medians.to_vec::<f64>().unwrap());
+    assert_eq!(
+        tangent.to_vec::<f64>().unwrap(),
+        medians.to_vec::<f64>().unwrap()
+    );
 }
 
 // ---- mistakes ----
@@ -274,27 +343,51 @@ fn mistakes_are_errors_that_say_what_fits() {
     let first = |r: Result<(Tensor, Tensor)>| r.unwrap_err().to_string();
     let point = Tensor::zeros(()).unwrap();
     let cases = [
-        (of(x.cumsum(2)), "cumsum: axis 2 of shape (2, 3); axes go from -2 to 1"),
-        (of(point.cumsum(0)), "cumsum: axis 0 of shape (), which has no axes"),
+        (
+            of(x.cumsum(2)),
+            "cumsum: axis 2 of shape (2, 3); axes go from -2 to 1",
+        ),
+        (
+            of(point.cumsum(0)),
+            "cumsum: axis 0 of shape (), which has no axes",
+        ),
         (first(x.sort(-3, false)), "sort: axis -3 of shape (2, 3)"),
-        (first(x.cummax(i64::MIN)), "cummax: axis -9223372036854775808 of shape (2, 3)"),
+        (
+            first(x.cummax(i64::MIN)),
+            "cummax: axis -9223372036854775808 of shape (2, 3)",
+        ),
         (
             first(x.topk(4, 1, true)),
             "topk: k = 4, but axis 1 of shape (2, 3) has 3 elements; give at most 3",
         ),
-        (first(x.topk(usize::MAX, 1, true)), "topk: k = 18446744073709551615, but axis 1"),
-        (first(x.kthvalue(0, 1)), "kthvalue: k = 0, but axis 1 of shape (2, 3) has 3 elements"),
+        (
+            first(x.topk(usize::MAX, 1, true)),
+            "topk: k = 18446744073709551615, but axis 1",
+        ),
+        (
+            first(x.kthvalue(0, 1)),
+            "kthvalue: k = 0, but axis 1 of shape (2, 3) has 3 elements",
+        ),
         (
             of(x.quantile(1.5, 0, Interpolation::Linear)),
             "quantile: q = 1.5 is no part of the elements; give a number from 0 to 1",
         ),
-        (of(x.quantile(f64::NAN, 0, Interpolation::Linear)), "quantile: q = NaN is no part"),
-        (of(x.median([0, 0])), "median: [0, 0] names axis 0 of shape (2, 3) twice"),
+        (
+            of(x.quantile(f64::NAN, 0, Interpolation::Linear)),
+            "quantile: q = NaN is no part",
+        ),
+        (
+            of(x.median([0, 0])),
+            "median: [0, 0] names axis 0 of shape (2, 3) twice",
+        ),
         (
             of(x.searchsorted(&Tensor::zeros([3, 3]).unwrap(), Side::Left)),
             "searchsorted: sorted rows (2, 3) and values (3, 3) do not fit; give one row",
         ),
-        (of(point.searchsorted(&x, Side::Left)), "searchsorted: sorted rows () and values"),
+        (
+            of(point.searchsorted(&x, Side::Left)),
+            "searchsorted: sorted rows () and values",
+        ),
         (
             Interpolation::of("cubic").unwrap_err().to_string(),
             "quantile: there is no interpolation 'cubic'; give linear, lower, higher, nearest or",

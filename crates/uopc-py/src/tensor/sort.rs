@@ -37,9 +37,8 @@ fn pair(py: Python<'_>, f: impl FnOnce() -> Result<(Tensor, Tensor)>) -> PyResul
 
 /// How many elements, or which one.
 fn count(py: Python<'_>, op: &str, k: &Whole) -> PyResult<usize> {
-    usize::try_from(k.0).map_err(|_| {
-        located::<PyValueError>(py, format!("{op}: k = {} is negative", k.0))
-    })
+    usize::try_from(k.0)
+        .map_err(|_| located::<PyValueError>(py, format!("{op}: k = {} is negative", k.0)))
 }
 
 /// A number between 0 and 1, or several.
@@ -56,7 +55,9 @@ impl<'py> FromPyObject<'_, 'py> for Parts {
             return Ok(Parts::One(one.0));
         }
         let items = ob.try_iter().and_then(|items| {
-            items.map(|q| Ok(q?.extract::<Real>()?.0)).collect::<PyResult<_>>()
+            items
+                .map(|q| Ok(q?.extract::<Real>()?.0))
+                .collect::<PyResult<_>>()
         });
         items.map(Parts::Several).map_err(|_| {
             let message = format!("q is a number or a list of numbers, not {}", shown(&ob));
