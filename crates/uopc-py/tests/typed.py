@@ -118,7 +118,7 @@ def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
     results += [a.cumsum(), a.cumsum(0, dtype="f64"), a.cumprod(dim=0), a.logcumsumexp(1), a.argsort()]
     results += [*a.cummax(0), *a.cummin(dim=1), *a.sort(), *a.sort(0, True, stable=True), *a.topk(1)]
     results += [*a.topk(1, dim=0, largest=False, sorted=False), *a.kthvalue(1, keepdim=True), a.median()]
-    results += [a.searchsorted([0.5], "right"), a.searchsorted(a, right=True), a.median((0, 1), keepdim=True)]
+    results += [a[0].searchsorted([0.5], "right"), a.searchsorted(a, right=True), a.median((0, 1), keepdim=True)]
     results += [a.quantile(0.5), a.quantile([0.1, 0.9], 1, method="lower", keepdims=True)]
     results += [a.softmax(), a.softmax(dim=0), a.log_softmax(axis=-1), a.cross_entropy([0, 1])]
     results += [a.accuracy(Tensor([0, 1])), a.matmul(a)]

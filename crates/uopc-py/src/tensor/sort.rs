@@ -174,7 +174,7 @@ impl PyTensor {
     /// Raises ValueError if there is no such axis.
     ///
     /// >>> Tensor([0.0, 0.0, 1000.0]).logcumsumexp(0)
-    /// Tensor([0.0000e+00, 6.9315e-01, 1.0000e+03], shape=(3,), dtype=f32)
+    /// Tensor([   0.0000,    0.6931, 1000.0000], shape=(3,), dtype=f32)
     #[pyo3(signature = (axis=None, *, dim=None))]
     fn logcumsumexp(
         &self,
