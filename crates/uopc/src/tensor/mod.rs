@@ -74,6 +74,7 @@ pub use args::{Axes, Dims, Integer};
 pub use backward::{NoGrad, no_grad};
 pub(crate) use backward::{grads_on, with_grads};
 pub use diagnose::find_nan;
+pub use host::Values;
 pub use indices::{Index, Indices};
 pub use init::{Fan, Nonlinearity};
 pub use limit::{MemoryLimit, memory_limit};
