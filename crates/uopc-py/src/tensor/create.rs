@@ -11,7 +11,7 @@ use crate::convert::{AnyOperand, Real, Wholes, shown};
 use crate::dtype::AnyDType;
 
 /// A new tensor, or a parameter.
-fn create(
+pub(super) fn create(
     py: Python<'_>,
     requires_grad: bool,
     f: impl FnOnce() -> Result<Tensor>,
@@ -51,7 +51,7 @@ impl<'py> FromPyObject<'_, 'py> for Seed {
 }
 
 /// The dtype that is asked for, or another.
-fn dtype_or(dtype: Option<AnyDType>, otherwise: DType) -> DType {
+pub(super) fn dtype_or(dtype: Option<AnyDType>, otherwise: DType) -> DType {
     dtype.map_or(otherwise, |dtype| dtype.0)
 }
 

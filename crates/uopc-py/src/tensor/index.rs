@@ -2,12 +2,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use pyo3::exceptions::{PyIndexError, PyNotImplementedError, PyOverflowError, PyTypeError};
+use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PyList, PySlice, PyTuple};
-use uopc::Tensor;
-use uopc::tensor::{Operand, Slice};
+use uopc::tensor::{Element, Index, Operand, Slice};
+use uopc::{DType, Tensor};
 
 use super::{PyTensor, is_array, located, shape_error, tensor_of, type_error};
 use crate::convert::{AnyOperand, AnyTensor, Whole, beyond, operand, shown};
@@ -34,7 +34,7 @@ fn position(number: &Bound<'_, PyAny>) -> PyResult<i64> {
 }
 
 /// What one entry of an index means.
-fn slice(key: &Bound<'_, PyAny>) -> PyResult<Slice> {
+fn index(key: &Bound<'_, PyAny>) -> PyResult<Index> {
     let py = key.py();
     if let Ok(range) = key.cast::<PySlice>() {
         let part =
@@ -56,49 +56,113 @@ fn slice(key: &Bound<'_, PyAny>) -> PyResult<Slice> {
             };
         let (start, stop) = (part(intern!(py, "start"))?, part(intern!(py, "stop"))?);
         let step = part(intern!(py, "step"))?.unwrap_or(1);
-        return Ok(Slice::Stepped(start, stop, step));
+        return Ok(Index::Slice(Slice::Stepped(start, stop, step)));
     }
     if key.is_exact_instance_of::<PyInt>() {
-        return position(key).map(Slice::At);
+        return position(key).map(at);
     }
     if key.is_none() {
-        return Ok(Slice::NewAxis);
+        return Ok(Index::Slice(Slice::NewAxis));
     }
     if key.is(PyEllipsis::get(py)) {
-        return Ok(Slice::Rest);
+        return Ok(Index::Slice(Slice::Rest));
     }
-    if key.is_instance_of::<PyBool>() || key.is_instance_of::<PyList>() || is_several(key)? {
-        return Err(located::<PyNotImplementedError>(
-            py,
-            "an index is made of integers, slices, None and ...; t.take(positions) reads the \
-             entries at the positions in a list or tensor, condition.where(a, b) chooses by bools",
-        ));
+    if let Some(positions) = positions(key)? {
+        return Ok(positions);
     }
     match position(key) {
         Err(e) if e.is_instance_of::<PyTypeError>(py) => {
-            let message = "an index is made of integers, slices, None and ..., and can't be";
+            let message = "an index is made of integers, slices, tensors, lists, None and ..., and \
+                           can't be";
             let class = key.get_type().name()?;
             Err(located::<PyTypeError>(py, format!("{message} {class}")))
         }
-        other => other.map(Slice::At),
+        other => other.map(at),
     }
 }
 
-/// Whether an object is a tensor, or an array from which an index could take several positions.
-fn is_several(key: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(key.is_instance_of::<PyTensor>()
-        || is_array(key)? && key.getattr(intern!(key.py(), "ndim"))?.extract::<usize>()? > 0)
+/// The positions or the mask that an object holds: a tensor, an array, a list, or a bool.
+fn positions(key: &Bound<'_, PyAny>) -> PyResult<Option<Index>> {
+    let py = key.py();
+    let refused = |t: &Tensor| {
+        let message = format!("an index holds integers or bools, not {}; cast it", t.dtype());
+        Err(located::<PyIndexError>(py, message))
+    };
+    if let Ok(tensor) = key.cast::<PyTensor>() {
+        let t = &tensor.get().tensor;
+        return match t.dtype().is_float() {
+            true => refused(t),
+            false => Ok(Some(Index::Tensor(t.clone()))),
+        };
+    }
+    let is_list = key.is_instance_of::<PyList>() || key.is_instance_of::<PyTuple>();
+    // An array of one number without axes is a position, but not if it is a bool.
+    let is_flag = |key: &Bound<'_, PyAny>| -> PyResult<bool> {
+        let kind = key.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "kind"))?;
+        Ok(kind.extract::<String>()? == "b")
+    };
+    let has_axes = is_array(key)?
+        && key.getattr(intern!(py, "ndim"))?.extract::<usize>()? > 0;
+    let is_bool = key.is_instance_of::<PyBool>()
+        || key.hasattr(intern!(py, "dtype"))? && !is_list && !has_axes && is_flag(key)?;
+    if !(is_list || has_axes || is_bool) {
+        return Ok(None);
+    }
+    let t = match is_list && key.len()? == 0 {
+        // NumPy's empty list names no positions, whatever dtype it has.
+        true => tensor_of(key, Some(DType::I64))?,
+        false if is_bool => tensor_of(PyBool::new(py, key.is_truthy()?).as_any(), None)?,
+        false => tensor_of(key, None)?,
+    };
+    if t.dtype() == DType::Bool {
+        return Ok(Some(Index::Tensor(t)));
+    }
+    if t.dtype().is_float() {
+        return refused(&t);
+    }
+    let numbers = build(py, || whole_numbers(&t))?;
+    Ok(Some(Index::Positions(numbers, t.shape().clone())))
 }
 
-fn slices(key: &Bound<'_, PyAny>) -> PyResult<Vec<Slice>> {
+/// The elements of an integer tensor in memory; what does not fit is as far away as can be.
+fn whole_numbers(t: &Tensor) -> uopc::Result<Vec<i64>> {
+    fn wide<T: Element + Into<i64>>(t: &Tensor) -> uopc::Result<Vec<i64>> {
+        Ok(t.values::<T>()?.iter().map(|&n| n.into()).collect())
+    }
+    match t.dtype() {
+        DType::I8 => wide::<i8>(t),
+        DType::I16 => wide::<i16>(t),
+        DType::I32 => wide::<i32>(t),
+        DType::U8 => wide::<u8>(t),
+        DType::U16 => wide::<u16>(t),
+        DType::U32 => wide::<u32>(t),
+        DType::U64 => {
+            let far = |n: &u64| i64::try_from(*n).unwrap_or(i64::MAX);
+            Ok(t.values::<u64>()?.iter().map(far).collect())
+        }
+        _ => wide::<i64>(t),
+    }
+}
+
+fn at(position: i64) -> Index {
+    Index::Slice(Slice::At(position))
+}
+
+fn indices(key: &Bound<'_, PyAny>) -> PyResult<Vec<Index>> {
     match key.cast::<PyTuple>() {
-        Ok(keys) => keys.iter().map(|key| slice(&key)).collect(),
-        Err(_) => Ok(vec![slice(key)?]),
+        Ok(keys) => keys.iter().map(|key| index(&key)).collect(),
+        Err(_) => Ok(vec![index(key)?]),
     }
+}
+
+/// Whether a mask is among them, which is computed before the result has a shape.
+fn has_mask(indices: &[Index]) -> bool {
+    let mut indices = indices.iter();
+    indices.any(|i| matches!(i, Index::Tensor(t) if t.dtype() == DType::Bool))
 }
 
 /// What a part is replaced by: an operand, or a list of numbers.
-fn part_value(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
+pub(super) fn part_value(value: &Bound<'_, PyAny>) -> PyResult<Operand> {
     match operand(value)? {
         Some(value) => Ok(value),
         None => Ok(tensor_of(value, None)?.into()),
@@ -145,21 +209,32 @@ impl PyTensor {
 
 #[pymethods]
 impl PyTensor {
-    /// A part, as in NumPy: integers, slices with any step, None and ``...``.
+    /// A part, as in NumPy: integers, slices with any step, None and ``...``, integer tensors, arrays and
+    /// lists, and masks of bools.
+    ///
+    /// Positions in arrays and lists that do not exist are errors; those in tensors are not known yet,
+    /// and read zeros. A mask is computed first, since the shape of the result depends on it.
     fn __getitem__(&self, py: Python<'_>, key: &Bound<'_, PyAny>) -> PyResult<PyTensor> {
-        let slices = slices(key)?;
-        PyTensor::build(py, || self.tensor.slice(slices))
+        let indices = indices(key)?;
+        match has_mask(&indices) {
+            true => PyTensor::compute(py, || self.tensor.index(indices)),
+            false => PyTensor::build(py, || self.tensor.index(indices)),
+        }
     }
 
-    /// Replaces a part, for all names that the tensor has; the value broadcasts to it.
+    /// Replaces a part, for all names that the tensor has; the value broadcasts to it. Of several values
+    /// for one place the last stays.
     fn __setitem__(
         &self,
         py: Python<'_>,
         key: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let (slices, value) = (slices(key)?, part_value(value)?);
-        self.set(py, || self.tensor.set_slice(slices, value))
+        let (indices, value) = (indices(key)?, part_value(value)?);
+        match has_mask(&indices) {
+            true => compute(py, || self.tensor.set_index(indices, value)),
+            false => self.set(py, || self.tensor.set_index(indices, value)),
+        }
     }
 
     fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -183,8 +258,11 @@ impl PyTensor {
         index: &Bound<'_, PyAny>,
         value: &Bound<'_, PyAny>,
     ) -> PyResult<PyTensor> {
-        let (slices, value) = (slices(index)?, part_value(value)?);
-        PyTensor::build(py, || self.tensor.with_slice(slices, value))
+        let (indices, value) = (indices(index)?, part_value(value)?);
+        match has_mask(&indices) {
+            true => PyTensor::compute(py, || self.tensor.with_index(indices, value)),
+            false => PyTensor::build(py, || self.tensor.with_index(indices, value)),
+        }
     }
 
     /// The extent of the first axis.
@@ -256,51 +334,20 @@ impl PyTensor {
         })
     }
 
-    /// The entries of the first axis at the positions in an integer tensor or list.
+    /// The entries of an axis at the positions in an integer tensor or list.
     ///
-    /// The result has the positions' shape and then the other axes. Negative positions count from
-    /// the end; out of range reads zeros. With ``axis=None`` positions count all elements in
-    /// row-major order, as they do in NumPy unless an axis is given. The gradient adds up what is
-    /// read of each entry, as ``scatter_add`` does.
+    /// The axis takes the positions' shape. Negative positions count from the end; out of range reads
+    /// zeros. With ``axis=None`` positions count all elements in row-major order, as they do in NumPy
+    /// unless an axis is given. The gradient adds up what is read of each entry, as ``segment_sum`` does.
     ///
-    /// Raises TypeError if the positions are not integers, ValueError if there is no axis,
-    /// NotImplementedError for other axes.
+    /// Raises TypeError if the positions are not integers, ValueError if there is no such axis.
     ///
     /// >>> Tensor([[1, 2], [3, 4], [5, 6]]).take([2, 0])
     /// Tensor([[5, 6],
     ///         [1, 2]], shape=(2, 2), dtype=i32)
     #[pyo3(signature = (indices, axis=Some(Whole(0))))]
     fn take(&self, py: Python<'_>, indices: AnyTensor, axis: Option<Whole>) -> PyResult<PyTensor> {
-        if axis.as_ref().is_some_and(|axis| axis.0 != 0) {
-            return Err(located::<PyNotImplementedError>(
-                py,
-                "take: entries of the first axis are taken; bring another one to the front with \
-                 swapaxes(0, axis), and back afterwards",
-            ));
-        }
-        PyTensor::build(py, || match axis {
-            None => self.tensor.reshape([-1])?.take(&indices.0),
-            Some(_) => self.tensor.take(&indices.0),
-        })
-    }
-
-    /// The entries of this tensor added into zeros at the positions in an integer tensor or list.
-    ///
-    /// With positions of shape S and entries of shape S + R the result has shape (n,) + R: it is what
-    /// ``numpy.add.at`` makes of zeros. Entries for one position are added in their order. Negative
-    /// positions count from the end; out of range adds nothing.
-    ///
-    /// Raises TypeError if the positions are not integers, ValueError if their shape is not that of
-    /// the leading axes or n is negative.
-    ///
-    /// >>> Tensor([1.0, 2.0, 4.0]).scatter_add([2, 0, 2], 3)
-    /// Tensor([2., 0., 5.], shape=(3,), dtype=f32)
-    fn scatter_add(&self, py: Python<'_>, positions: AnyTensor, n: Whole) -> PyResult<PyTensor> {
-        let Ok(n) = usize::try_from(n.0) else {
-            let message = format!("there are no {} entries; give their number", n.0);
-            return Err(shape_error(py, "scatter_add", message));
-        };
-        PyTensor::build(py, || self.tensor.scatter_add(&positions.0, n))
+        PyTensor::build(py, || self.taken(&indices.0, axis.map(|axis| axis.0)))
     }
 
     /// Ones where a label meets its class, zeros elsewhere: labels of shape S give S + (classes,).

@@ -1,13 +1,18 @@
 //! The class `Tensor`: a name of one of the library's tensors. Its methods stand in the files of
 //! this folder, by kind.
 
+mod arrange;
 mod create;
+mod draw;
 mod elementwise;
+mod gather;
 mod grad;
 mod host;
 mod index;
+mod matrices;
 mod movement;
 mod operators;
+mod products;
 mod reduce;
 mod sort;
 
@@ -110,6 +115,11 @@ impl PyTensor {
             false => build(py, set),
         }
     }
+}
+
+/// Tensors as a tuple.
+pub fn tuple_of<'py>(py: Python<'py>, tensors: Vec<Tensor>) -> PyResult<Bound<'py, PyTuple>> {
+    PyTuple::new(py, tensors.into_iter().map(PyTensor::from))
 }
 
 /// An exception that names the user's line, for texts that do not come from the library.
@@ -403,6 +413,13 @@ const ALIASES: &[(&str, &str)] = &[
     ("amin", "min"),
     ("concatenate", "cat"),
     ("concat", "cat"),
+    ("row_stack", "vstack"),
+    ("movedim", "moveaxis"),
+    ("expand_dims", "unsqueeze"),
+    ("broadcast_arrays", "broadcast_tensors"),
+    ("array_split", "tensor_split"),
+    ("take_along_dim", "take_along_axis"),
+    ("argwhere", "nonzero"),
 ];
 
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -124,6 +124,8 @@ enum Holder {
 struct Foreign {
     pointer: NonNull<u8>,
     bytes: usize,
+    /// Whether its owner may write it between runs.
+    may_change: bool,
     /// Keeps the memory valid.
     #[expect(dead_code, reason = "held for its Drop")]
     owner: Box<dyn Any + Send + Sync>,
@@ -156,6 +158,7 @@ impl Storage {
         Arc::new(Storage(Holder::Foreign(Foreign {
             pointer,
             bytes,
+            may_change: true,
             owner,
         })))
     }
@@ -170,6 +173,21 @@ impl Storage {
         Ok(memory.share())
     }
 
+    /// The elements of a vector, which it takes over without a copy. As foreign memory it is aligned
+    /// to its elements and no further.
+    pub fn from_vec<T: Element>(values: Vec<T>) -> Arc<Storage> {
+        let bytes = size_of_val(&values[..]);
+        let pointer = NonNull::from(&values[..]).cast();
+        // The vector's elements stay where they are until it is dropped, also when the box around it
+        // moves; they are numbers without padding, all initialised, and nobody else has the vector.
+        Arc::new(Storage(Holder::Foreign(Foreign {
+            pointer,
+            bytes,
+            may_change: false,
+            owner: Box::new(values),
+        })))
+    }
+
     /// A copy of elements given as bytes in the machine's order, in the global pool. Bytes of
     /// bools are 0 or 1; the caller checks that.
     ///
@@ -181,9 +199,9 @@ impl Storage {
         Ok(memory.share())
     }
 
-    /// Whether somebody else holds the memory, who may write it between runs.
+    /// Whether somebody else holds the memory who may write it between runs.
     pub fn is_foreign(&self) -> bool {
-        matches!(self.0, Holder::Foreign(_))
+        matches!(&self.0, Holder::Foreign(foreign) if foreign.may_change)
     }
 
     /// How many bytes it holds.
@@ -218,6 +236,24 @@ impl Storage {
         assert_eq!(rest, 0, "{} bytes hold {n} elements", self.bytes());
         let bytes = self.as_bytes().chunks_exact(size_of::<T>());
         bytes.map(T::load).collect()
+    }
+
+    /// The content as elements, without a copy; `None` if the memory is not aligned to them, their
+    /// size does not divide its own, or they are bools and a byte is neither 0 nor 1.
+    pub fn as_slice<T: Element>(&self) -> Option<&[T]> {
+        let (bytes, size) = (self.as_bytes(), size_of::<T>());
+        let is_aligned = bytes.as_ptr().addr().is_multiple_of(align_of::<T>());
+        let is_whole = bytes.len().is_multiple_of(size);
+        let are_values = T::DTYPE != DType::Bool || bytes.iter().all(|b| *b <= 1);
+        if bytes.is_empty() {
+            return Some(&[]);
+        }
+        // SAFETY: aligned memory of whole elements, read as long as `self` is borrowed, see
+        // `as_bytes`. Any bits are an element, except of bools, whose bytes were looked at.
+        let elements = || unsafe {
+            std::slice::from_raw_parts(bytes.as_ptr().cast::<T>(), bytes.len() / size)
+        };
+        (is_aligned && is_whole && are_values).then(elements)
     }
 
     /// Back to memory that may be written, if nobody else owns it.

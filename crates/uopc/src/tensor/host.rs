@@ -1,11 +1,12 @@
 //! Between tensors and host memory: slices, vectors, `ndarray` arrays, bytes.
 //!
-//! Data is copied in and out, so a later change of the caller's array does not reach the tensor.
-//! [`Tensor::from_storage`] and [`Tensor::memory`] share memory instead.
+//! What is borrowed is copied in and out, so a later change of the caller's array does not reach the
+//! tensor. [`Tensor::from_vec`] and [`Tensor::from_array`] take memory over instead,
+//! [`Tensor::from_storage`], [`Tensor::memory`] and [`Tensor::values`] share it.
 
 use std::sync::Arc;
 
-use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
+use ndarray::{Array, ArrayBase, ArrayD, ArrayViewD, Data, Dimension, IxDyn};
 
 use super::args::{Dims, shape_of};
 use super::{DType, Element, Result, Shape, Site, Tensor, dtype_error, history, shape_error};
@@ -100,6 +101,91 @@ impl Tensor {
         }
     }
 
+    /// A tensor of that shape over a vector's elements in row-major order, without a copy.
+    ///
+    /// # Errors
+    /// When the shape does not have that many elements.
+    #[track_caller]
+    pub fn from_vec<T: Element>(values: Vec<T>, shape: impl Dims) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let shape = shape_of("from_vec", shape)?;
+        if shape.numel() != values.len() {
+            let (n, m) = (values.len(), shape.numel());
+            let message = format!("{n} values do not fill shape {shape}, which has {m} elements");
+            return Err(shape_error("from_vec", message));
+        }
+        let leaf = history::leaf(Storage::from_vec(values), T::DTYPE, &shape)?;
+        Ok(Tensor::new(leaf, false))
+    }
+
+    /// A tensor over an array's elements, which are not copied if the array has no gaps and runs
+    /// forwards, in whatever order of axes: that of Fortran becomes a permutation.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let rows = ndarray::array![[1, 2, 3], [4, 5, 6]];
+    /// let columns = Tensor::from_array(rows.reversed_axes())?;
+    /// assert_eq!(columns.to_vec::<i32>()?, [1, 4, 2, 5, 3, 6]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When memory runs out.
+    #[track_caller]
+    pub fn from_array<T: Element, D: Dimension>(array: Array<T, D>) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let dims = array.shape().to_vec();
+        // The axes from the one with the largest steps to the one with the smallest.
+        let steps = array.strides().to_vec();
+        let mut order: Vec<usize> = (0..dims.len()).collect();
+        order.sort_by_key(|&k| std::cmp::Reverse(steps[k]));
+        let in_memory: Vec<usize> = order.iter().map(|&k| dims[k]).collect();
+        let expected = Shape::new(&in_memory).strides();
+        let mut axes = order.iter().zip(&expected);
+        let is_dense = axes.all(|(&k, &step)| dims[k] == 1 || steps[k] == step as isize);
+        let n = array.len();
+        if n == 0 || !is_dense {
+            return Tensor::from_ndarray(&array);
+        }
+        let (values, begin) = array.into_raw_vec_and_offset();
+        let begin = begin.unwrap_or(0);
+        let tensor = match begin == 0 && values.len() == n {
+            true => Tensor::from_vec(values, &in_memory)?,
+            false => Tensor::from_slice(&values[begin..begin + n], &in_memory)?,
+        };
+        let back = super::gather::inverse(&order);
+        tensor.map(|x| x.permute(&back))
+    }
+
+    /// The elements in row-major order, computed if need be, without a copy.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let squares = Tensor::arange(4)?.reshape([2, 2])?.square()?.values::<i32>()?;
+    /// assert_eq!(squares[3], 9);
+    /// assert_eq!(squares.view().sum(), 14);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the tensor has another dtype, or can't be computed.
+    #[track_caller]
+    pub fn values<T: Element>(&self) -> Result<Values<T>> {
+        let _site = Site::caller().enter();
+        if self.dtype() != T::DTYPE {
+            let (found, asked) = (self.dtype(), T::DTYPE);
+            let message = format!("the tensor holds {found}, not {asked}; cast it first");
+            return Err(dtype_error("values", message));
+        }
+        let memory = self.storage()?;
+        let held = match memory.as_slice::<T>() {
+            Some(_) => Held::Shared(memory),
+            None => Held::Own(memory.to_vec()),
+        };
+        let shape = self.shape().clone();
+        Ok(Values { held, shape })
+    }
+
     /// The elements in row-major order, computed if need be.
     ///
     /// # Errors
@@ -190,6 +276,38 @@ impl Tensor {
         let values = self.to_vec()?;
         Ok(ArrayD::from_shape_vec(IxDyn(self.shape()), values)
             .expect("a tensor has as many elements as its shape says"))
+    }
+}
+
+/// The elements of a tensor, in the memory where they were computed. They stay what they are when the
+/// tensor is assigned to.
+pub struct Values<T> {
+    held: Held<T>,
+    shape: Shape,
+}
+
+enum Held<T> {
+    Shared(Arc<Storage>),
+    /// A copy, where the memory can't be read as elements.
+    Own(Vec<T>),
+}
+
+impl<T: Element> Values<T> {
+    /// The elements as an array of the tensor's shape, without a copy.
+    pub fn view(&self) -> ArrayViewD<'_, T> {
+        ArrayViewD::from_shape(IxDyn(&self.shape), self)
+            .expect("a tensor has as many elements as its shape says")
+    }
+}
+
+impl<T: Element> std::ops::Deref for Values<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match &self.held {
+            Held::Shared(memory) => memory.as_slice().unwrap_or(&[]),
+            Held::Own(values) => values,
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::args::{Integer, axis_of};
 use super::slices::{Part, Pick, Slice, Slices};
-use super::{DType, Result, Site, Tensor, UOp, dtype_error, shape_error};
+use super::{DType, Result, Site, Tensor, UOp, dtype_error};
 use crate::ir::{Scalar, composite};
 
 impl Tensor {
@@ -56,7 +56,7 @@ impl Tensor {
 
     /// The entries of the first axis at the positions in an integer tensor: the result has the
     /// positions' shape and then the other axes. Negative positions count from the end; out of
-    /// range reads zeros. The gradient by this tensor is a [`scatter_add`](Self::scatter_add): a
+    /// range reads zeros. The gradient by this tensor is a [`segment_sum`](Self::segment_sum): a
     /// position that is out of range passes nothing on, one that is read several times gets a sum.
     ///
     /// ```
@@ -77,40 +77,6 @@ impl Tensor {
         self.map(|x| x.index(&[at]))
     }
 
-    /// The entries of this tensor added into zeros at the positions in an integer tensor: with
-    /// positions of shape S and entries of shape S + R the result has shape (n,) + R. It is the
-    /// transpose of [`take`](Self::take). Entries for one position are added in their order, so the
-    /// result has the same bits each time. Negative positions count from the end; out of range adds
-    /// nothing.
-    ///
-    /// ```
-    /// # use uopc::Tensor;
-    /// let entries = Tensor::from_slice(&[1.0f32, 2.0, 4.0, 8.0], [4])?;
-    /// let sums = entries.scatter_add(&Tensor::from_slice(&[2, 0, 2, -3], [4])?, 3)?;
-    /// assert_eq!(sums.to_vec::<f32>()?, [10.0, 0.0, 5.0]);
-    /// # Ok::<(), uopc::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// When the positions are not integers, or their shape is not that of the leading axes.
-    #[track_caller]
-    pub fn scatter_add(&self, positions: &Tensor, n: usize) -> Result<Tensor> {
-        let _site = Site::caller().enter();
-        let (entries, named) = (self.shape(), positions.shape());
-        let rank = named.rank();
-        if entries.rank() < rank || entries[..rank] != named[..] {
-            let message = format!(
-                "entries {entries} at positions {named} do not fit; the entries have the positions' \
-                 shape and then the axes of the result but the first"
-            );
-            return Err(shape_error("scatter_add", message));
-        }
-        let at = places("scatter_add", positions, n)?;
-        let mut dims = vec![n];
-        dims.extend_from_slice(&entries[rank..]);
-        self.map(|x| x.scatter_add(&[at], &dims))
-    }
-
     /// Ones where a label meets its class, zeros elsewhere: labels of shape S give f32 of shape
     /// S + (classes,). A label that is no class gives zeros only.
     ///
@@ -125,7 +91,7 @@ impl Tensor {
 }
 
 /// Positions of an axis of extent n, those from the end counted from the beginning.
-fn places(op: &'static str, positions: &Tensor, n: usize) -> Result<UOp> {
+pub(super) fn places(op: &'static str, positions: &Tensor, n: usize) -> Result<UOp> {
     if !positions.dtype().is_int() {
         let dtype = positions.dtype();
         let message = format!("positions are integers, not {dtype}; cast them");

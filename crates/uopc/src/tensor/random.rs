@@ -41,7 +41,7 @@ thread_local! {
 }
 
 /// Uses the generator of this thread.
-fn with_current<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
+pub(super) fn with_current<R>(f: impl FnOnce(&mut Generator) -> R) -> R {
     OWN.with_borrow_mut(|own| match own {
         Some(generator) => f(generator),
         None => f(&mut SHARED.lock()),
@@ -168,18 +168,25 @@ impl Generator {
         Ok(Tensor::new(normal.reshape(&shape)?, false))
     }
 
-    /// The mixing under the next key, for that many elements.
+    /// Two random words for each of `n` elements, under the next key.
+    pub(super) fn bits(&mut self, n: usize) -> Result<[UOp; 2]> {
+        self.keyed(n)?.pair(0)
+    }
+
+    /// The mixing under the next key, for the elements of a shape.
     fn words(&mut self, op: &'static str, dtype: DType, shape: &Shape) -> Result<Words> {
         if !dtype.is_float() {
             let message = format!("random numbers are floats, not {dtype}; cast the result");
             return Err(dtype_error(op, message));
         }
+        self.keyed(shape.numel())
+    }
+
+    /// The mixing under the next key, for `n` elements.
+    fn keyed(&mut self, n: usize) -> Result<Words> {
         let key = Storage::from_slice(&self.next_key())?;
         let key = history::leaf(key, DType::U32, &Shape::new(&[2]))?;
-        Ok(Words {
-            key,
-            n: shape.numel(),
-        })
+        Ok(Words { key, n })
     }
 }
 

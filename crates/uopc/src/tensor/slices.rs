@@ -236,7 +236,7 @@ impl Pick {
     }
 }
 
-fn position_in(op: &'static str, shape: &Shape, axis: usize, position: i64) -> Result<usize> {
+pub(super) fn position_in(op: &'static str, shape: &Shape, axis: usize, position: i64) -> Result<usize> {
     let n = shape[axis] as i64;
     let i = if position < 0 {
         position.saturating_add(n)
@@ -312,7 +312,7 @@ fn between(
 }
 
 /// The error for positions and axes that a tensor does not have.
-fn index_error(op: &'static str, message: String) -> Error {
+pub(super) fn index_error(op: &'static str, message: String) -> Error {
     let site = Site::current();
     Error::Index { op, message, site }
 }

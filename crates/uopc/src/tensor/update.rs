@@ -196,7 +196,7 @@ impl Tensor {
 }
 
 /// The value as a node of that dtype, and whether it needs gradients.
-fn operand(op: &'static str, value: Operand, dtype: DType) -> Result<(UOp, bool)> {
+pub(super) fn operand(op: &'static str, value: Operand, dtype: DType) -> Result<(UOp, bool)> {
     let from = match &value {
         Operand::Tensor(t) => t.dtype(),
         Operand::Float(_) => DType::F32,
