@@ -69,20 +69,22 @@ pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<Table> {
     let path = path.as_ref();
     let delimiter = delimiter(path, options)?;
     let text = file::read(path)?;
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text);
     let mut reader = ::csv::ReaderBuilder::new()
         .has_headers(options.header)
         .delimiter(delimiter)
         .trim(::csv::Trim::All)
-        .from_reader(text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&text));
+        .from_reader(text);
     let columns: Vec<String> = match options.header {
         true => {
-            let names = reader.headers().map_err(|e| unreadable(path, &e))?;
+            let names = reader.headers().map_err(|e| unreadable(path, text, &e))?;
             names.iter().map(str::to_string).collect()
         }
         false => Vec::new(),
     };
     let rows = Rows {
         path,
+        text,
         options,
         columns: &columns,
     };
@@ -124,8 +126,17 @@ fn delimiter(path: &Path, options: &Options) -> Result<u8> {
     }
 }
 
-fn unreadable(path: &Path, error: &::csv::Error) -> crate::Error {
-    let line = |at: &Option<::csv::Position>| at.as_ref().map_or(0, ::csv::Position::line);
+/// The number of the line that a row begins on, from 1. What is given as the row's place is the end
+/// of the row before it, so empty lines between them are counted here.
+fn line_of(text: &[u8], at: Option<&::csv::Position>) -> u64 {
+    let Some(at) = at else { return 0 };
+    let rest = text.get(at.byte() as usize..).unwrap_or_default();
+    let ends = rest.iter().take_while(|&&b| b == b'\n' || b == b'\r');
+    at.line() + ends.filter(|&&b| b == b'\n').count() as u64
+}
+
+fn unreadable(path: &Path, text: &[u8], error: &::csv::Error) -> crate::Error {
+    let line = |at: &Option<::csv::Position>| line_of(text, at.as_ref());
     let message = match error.kind() {
         ::csv::ErrorKind::UnequalLengths {
             pos,
@@ -147,6 +158,7 @@ fn unreadable(path: &Path, error: &::csv::Error) -> crate::Error {
 /// What is known of the rows before they are read.
 struct Rows<'a> {
     path: &'a Path,
+    text: &'a [u8],
     options: &'a Options,
     columns: &'a [String],
 }
@@ -170,22 +182,22 @@ impl Rows<'_> {
         let mut rows = 0;
         while reader
             .read_record(&mut record)
-            .map_err(|e| unreadable(self.path, &e))?
+            .map_err(|e| unreadable(self.path, self.text, &e))?
         {
             rows += 1;
             width = record.len();
-            let line = record.position().map_or(0, ::csv::Position::line);
+            let line = || line_of(self.text, record.position());
             for (k, cell) in record.iter().enumerate() {
                 let value = match (cell.is_empty(), fill) {
                     (true, Some(fill)) => fill,
-                    (true, None) => return Err(self.wrong(line, k, "is empty")),
+                    (true, None) => return Err(self.wrong(line(), k, "is empty")),
                     _ => match parse(cell) {
                         Some(value) => value,
                         None => {
                             let short: String = cell.chars().take(SHOWN).collect();
                             let dtype = self.options.dtype;
                             let what = format!("{short:?} is no number of {dtype}");
-                            return Err(self.wrong(line, k, &what));
+                            return Err(self.wrong(line(), k, &what));
                         }
                     },
                 };

@@ -124,6 +124,14 @@ pub fn can_inflate(packed: u64, claimed: u64) -> bool {
     claimed <= packed.saturating_mul(DEFLATE_RATIO).saturating_add(64)
 }
 
+/// What is wrong with a tensor, without the place in this crate where it was made.
+pub fn words(error: Error) -> String {
+    match error {
+        Error::Shape { message, .. } | Error::DType { message, .. } => message,
+        other => other.to_string(),
+    }
+}
+
 /// Extents as they are shown.
 pub fn shown(shape: &[usize]) -> Shape {
     Shape::new(shape)

@@ -10,7 +10,7 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
-use super::file::{self, bytes, can_inflate, ordered, refuse, replace, shown, size_of};
+use super::file::{self, bytes, can_inflate, ordered, refuse, replace, shown, size_of, words};
 use crate::error::Result;
 use crate::tensor::{DType, Tensor};
 
@@ -39,7 +39,7 @@ pub fn load(path: impl AsRef<Path>) -> Result<Tensor> {
     let file = unpacked(path)?;
     let (dtype, shape, data) = parse(&file).map_err(|message| refuse(path, message))?;
     let data = ordered(data, dtype, cfg!(target_endian = "little"));
-    Tensor::from_bytes(&data, dtype, shape).map_err(|e| refuse(path, e.to_string()))
+    Tensor::from_bytes(&data, dtype, shape).map_err(|e| refuse(path, words(e)))
 }
 
 /// An array of unsigned bytes.

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use super::file::{self, MOST_AXES, bytes, little_endian, ordered, refuse, replace, shown, size_of};
+use super::file::{self, MOST_AXES, bytes, little_endian, ordered, refuse, replace, shown, size_of, words};
 use super::mapped::Mapped;
 use crate::error::Result;
 use crate::tensor::{DType, Shape, Tensor};
@@ -91,7 +91,7 @@ pub(super) fn mapped_tensor(
         return copy(file, &array);
     }
     let storage = mapped.storage(first + array.start..end);
-    Tensor::from_storage(storage, array.dtype, &array.shape[..]).map_err(|e| e.to_string())
+    Tensor::from_storage(storage, array.dtype, &array.shape[..]).map_err(words)
 }
 
 /// The array that some bytes are, copied.
@@ -125,7 +125,7 @@ fn copy(file: &[u8], array: &Array) -> std::result::Result<Tensor, String> {
         }
         false => Tensor::from_bytes(&data, array.dtype, &array.shape[..]),
     };
-    tensor.map_err(|e| e.to_string())
+    tensor.map_err(words)
 }
 
 /// Elements in Fortran order, of which the first axis is the innermost, in the order of rows.

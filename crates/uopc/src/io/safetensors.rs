@@ -15,7 +15,7 @@ use std::sync::Arc;
 use safetensors::tensor::{Dtype, Metadata, SafeTensorError, SafeTensors};
 use serde_json::json;
 
-use super::file::{self, expect_distinct, little_endian, realize, refuse, replace};
+use super::file::{self, expect_distinct, little_endian, realize, refuse, replace, words};
 use super::mapped::Mapped;
 use crate::error::Result;
 use crate::tensor::{DType, Shape, Storage, Tensor};
@@ -219,7 +219,7 @@ impl Archive {
         };
         let range = self.start + first..self.start + end;
         let part = &self.source.bytes()[range.clone()];
-        let failed = |e| self.refuse(format!("{name}: {e}"));
+        let failed = |e| self.refuse(format!("{name}: {}", words(e)));
         let aligned = part.as_ptr().addr().is_multiple_of(dtype.size());
         match &self.source {
             Source::Mapped(mapped) if aligned && cfg!(target_endian = "little") => {
