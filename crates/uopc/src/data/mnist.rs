@@ -21,6 +21,12 @@ pub const CLASSES: usize = 10;
 /// Rows and columns of the images of MNIST itself.
 pub const SIDE: usize = 28;
 
+/// What the names of files with images for training begin with.
+pub const TRAIN: &str = "train";
+
+/// What the names of files with images for the test begin with.
+pub const TEST: &str = "t10k";
+
 /// Images for training and those for the test.
 #[derive(Clone, Debug)]
 pub struct Mnist {
@@ -38,8 +44,7 @@ pub struct Mnist {
 pub fn load(folder: impl AsRef<Path>) -> Result<Mnist> {
     let folder = folder.as_ref();
     let part = |name: &str| -> Result<Labelled> {
-        let images = find(folder, &format!("{name}-images-idx3-ubyte"))?;
-        let labels = find(folder, &format!("{name}-labels-idx1-ubyte"))?;
+        let (images, labels) = files(folder, name)?;
         let part = idx::load(&images, &labels)?;
         let foreign = part.labels.iter().position(|&l| l as usize >= CLASSES);
         if let Some(at) = foreign {
@@ -49,13 +54,24 @@ pub fn load(folder: impl AsRef<Path>) -> Result<Mnist> {
         }
         Ok(part)
     };
-    let (train, test) = (part("train")?, part("t10k")?);
+    let (train, test) = (part(TRAIN)?, part(TEST)?);
     if train.width != test.width {
         let (n, m) = (train.width, test.width);
         let message = format!("images for training have {n} pixels, those for the test {m}");
         return Err(refuse(folder, message));
     }
     Ok(Mnist { train, test })
+}
+
+/// The file with images and that with labels of a part, [`TRAIN`] or [`TEST`].
+///
+/// # Errors
+/// When one of them is not there.
+pub fn files(folder: impl AsRef<Path>, part: &str) -> Result<(PathBuf, PathBuf)> {
+    let folder = folder.as_ref();
+    let images = find(folder, &format!("{part}-images-idx3-ubyte"))?;
+    let labels = find(folder, &format!("{part}-labels-idx1-ubyte"))?;
+    Ok((images, labels))
 }
 
 /// The file of that name, or with `.gz` behind it.
