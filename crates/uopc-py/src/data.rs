@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use uopc::data::{digits, idx};
+use uopc::data::{digits, idx, mnist};
 use uopc::tensor::Generator;
 use uopc::{DType, Tensor};
 
@@ -22,7 +22,7 @@ use crate::tensor::{PyTensor, shape_error};
 /// >>> a.uniform(3).tolist() == b.uniform(3).tolist()
 /// True
 #[pyclass(name = "Generator", module = "uopc", frozen)]
-struct PyGenerator(Mutex<Generator>);
+pub struct PyGenerator(pub Mutex<Generator>);
 
 #[pymethods]
 impl PyGenerator {
@@ -139,8 +139,31 @@ fn load_idx(py: Python<'_>, images: PathBuf, labels: PathBuf) -> PyResult<Pair> 
     Ok((x.into(), y.into()))
 }
 
+/// The data of a folder with MNIST's four files: ((images, labels), (images, labels)), for training and
+/// for the test.
+///
+/// The files are train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+/// t10k-labels-idx1-ubyte, each plain or with ``.gz``. Images are f32 of shape (n, pixels): pixels are
+/// divided by 255, so they are from 0 to 1, and nothing is subtracted. Labels are i32 of shape (n,).
+///
+/// Raises OSError if a file is missing, can't be read or is damaged.
+///
+/// >>> uopc.data.mnist("no-such-folder")
+/// Traceback (most recent call last):
+/// OSError: no-such-folder: there is no train-images-idx3-ubyte in this folder, ...
+#[pyfunction(name = "mnist")]
+fn load_mnist(py: Python<'_>, folder: PathBuf) -> PyResult<(Pair, Pair)> {
+    let (train, test) = compute(py, || {
+        let data = mnist::load(folder)?;
+        Ok((data.train.all()?, data.test.all()?))
+    })?;
+    let wrap = |(x, y): (Tensor, Tensor)| (x.into(), y.into());
+    Ok((wrap(train), wrap(test)))
+}
+
 pub fn register(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<PyGenerator>()?;
     m.add_function(wrap_pyfunction!(load_digits, m)?)?;
-    m.add_function(wrap_pyfunction!(load_idx, m)?)
+    m.add_function(wrap_pyfunction!(load_idx, m)?)?;
+    m.add_function(wrap_pyfunction!(load_mnist, m)?)
 }

@@ -20,7 +20,9 @@ mod error;
 mod fork;
 mod gradient;
 mod interop;
+mod io;
 mod kernelize;
+mod loader;
 mod memory;
 mod nn;
 mod notices;
@@ -53,5 +55,7 @@ fn _uopc(m: &Bound<'_, PyModule>) -> PyResult<()> {
     nn::register(m)?;
     interop::register(m)?;
     data::register(m)?;
+    loader::register(m)?;
+    io::register(m)?;
     Ok(())
 }

@@ -9,7 +9,7 @@ import os
 import pickle
 import sys
 import tempfile
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -399,7 +399,52 @@ def data_and_files() -> List[Tensor]:
         path = os.path.join(folder, "t.safetensors")
         uopc.io.save(path, {"x": made[0]})
         made += uopc.io.load(path).values()
+        made += files(folder)
+    made += batches(x, y)
     return [*made, x, y, test_x, test_y]
+
+
+def files(folder: str) -> List[Tensor]:
+    def at(name: str) -> str:
+        return os.path.join(folder, name)
+
+    uopc.io.save(at("a.weights"), {"x": Tensor([1.0])}, format="safetensors", metadata={"by": "hand"})
+    file = uopc.io.open(at("a.weights"))
+    assert_type(file, uopc.io.TensorFile)
+    assert_type((file.format, file.metadata), Tuple[str, Dict[str, str]])
+    assert_type(file.info("x"), Tuple[DType, Tuple[int, ...]])
+    assert list(file) == file.keys() and "x" in file and len(file) == 1
+    found = [file["x"], *file.values(), *(t for _, t in file.items())]
+    uopc.io.save_npz(at("a.npz"), {"x": found[0]}, compress=True)
+    uopc.io.save_sharded(at("shards"), {"x": found[0]}, max_shard_size=1 << 30, metadata={"a": "b"})
+    uopc.io.save_npy(at("a.npy"), [1, 2])
+    uopc.io.save_idx(at("a-idx.gz"), np.zeros(2, np.uint8))
+    uopc.io.save_csv(at("a.csv"), [[1.0, 2.0]], ["a", "b"])
+    table, columns = uopc.io.load_csv(at("a.csv"), header=True, delimiter=",", dtype="f64", missing=0.0)
+    assert_type(columns, List[str])
+    uopc.io.save_text(at("a.txt"), "text")
+    alphabet = uopc.io.Alphabet(uopc.io.load_text(at("a.txt")))
+    assert_type(alphabet.decode(alphabet.encode("ext")), str)
+    assert alphabet.characters == "etx" and len(alphabet) == 3 and alphabet.decode([0]) == "e"
+    found += [uopc.io.load_npy(at("a.npy")), uopc.io.load_idx(at("a-idx.gz")), table]
+    return [*found, uopc.io.load_bytes(at("a.txt")), *uopc.io.load(at("shards")).values()]
+
+
+def batches(x: Tensor, y: Tensor) -> List[Tensor]:
+    def noisy(x: Tensor, y: Tensor, generator: uopc.Generator) -> Tuple[Tensor, Tensor]:
+        return x + generator.randn(1), y
+
+    loader = uopc.data.DataLoader(
+        x, y, batch_size=500, shuffle=True, seed=1, drop_last=True, prefetch=1, transform=noisy, with_generator=True
+    )
+    assert_type(loader.state_dict(), Dict[str, int])
+    loader.load_state_dict({"epoch": 1, "position": 1})
+    assert_type(iter(loader), uopc.data.Batches)
+    try:
+        uopc.data.mnist("no-folder")
+    except OSError:
+        pass
+    return [t for batch in loader for t in batch]
 
 
 def main() -> int:

@@ -166,7 +166,7 @@ fn malformed_idx_files() {
     write(&images, &[0x803, u32::MAX, u32::MAX, u32::MAX], &[0; 4]);
     assert_eq!(
         file_error(load(), &images),
-        "claims extents [4294967295, 4294967295, 4294967295], but 4 bytes follow the header"
+        "claims extents [4294967295, 4294967295, 4294967295] of u8, but 4 bytes follow the header"
     );
     write(&images, &[0x801, 2], &[0; 2]);
     assert_eq!(
@@ -181,5 +181,5 @@ fn malformed_idx_files() {
         "is too short to be an IDX file"
     );
     fs::write(&images, [0x1f, 0x8b, 8, 0]).unwrap();
-    assert!(file_error(load(), &images).starts_with("can't be read: "));
+    assert!(file_error(load(), &images).starts_with("can't be unpacked: "));
 }

@@ -29,7 +29,7 @@ const TABLE: &[(&str, &[&str])] = &[
     ("runtime", &["ir", "backend"]),
     ("compile", &["pass", "backend", "runtime", "interp", "ir"]),
     ("tensor", &["ir", "autodiff", "compile", "runtime"]),
-    ("data", &["tensor"]),
+    ("data", &["tensor", "io", "runtime"]),
     ("io", &["tensor"]),
     ("transform", &["ir", "autodiff", "tensor"]),
     ("nn", &["tensor", "io", "transform"]),

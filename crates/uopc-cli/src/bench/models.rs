@@ -338,7 +338,7 @@ impl Cnn {
     }
 
     /// Numbers that are left of an image for the last layer.
-    pub(super) fn features(&self) -> usize {
+    pub fn features(&self) -> usize {
         let ([filters, ..], side) = (self.filters[3], self.sides()[3] / 2);
         filters * side * side
     }

@@ -1,6 +1,7 @@
 //! The commands, one file each; [`Command`] is what the command line says.
 
 pub mod bench;
+pub mod convert;
 pub mod eval;
 pub mod grad;
 pub mod gradcheck;
@@ -31,6 +32,8 @@ pub enum Command {
     Train(train::Args),
     /// Test a trained model: loss, accuracy, and which digit was taken for which
     Eval(eval::Args),
+    /// Convert weights between safetensors, folders of them, npz and npy
+    Convert(convert::Args),
     /// Print every stage of a graph, from tensors to C
     Show(show::Args),
     /// Run a graph in all engines and compare their results to the last bit
@@ -62,6 +65,7 @@ impl Command {
         match self {
             Command::Train(args) => train::train(args, out),
             Command::Eval(args) => eval::eval(args, out),
+            Command::Convert(args) => convert::convert(args, out),
             Command::Show(args) => show::show(args, out),
             Command::Run(args) => run::run(args, out),
             Command::Grad(args) => grad::grad(args, out),

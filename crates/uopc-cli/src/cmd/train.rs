@@ -6,24 +6,27 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clap::ValueEnum;
 use uopc::compile::Engine;
 
 use super::whole;
 use crate::failure::{Failure, Result};
 use crate::stages::checked_settings;
-use crate::train::digits::ARCHITECTURE;
 use crate::train::folder::{CHECKPOINT, LOG, MODEL, RunFolder};
 use crate::train::progress::Bar;
 use crate::train::record::{Config, Epoch, Summary};
+use crate::train::task::{Kind, Source, Task};
 use crate::train::{self, Event, Outcome, RUNS};
 
 const HELP: &str = "\
 A run leaves in its folder: run.json (arguments, seed, version, machine), log.jsonl (one JSON object
 an epoch, a last one for the run), model.safetensors (the weights), checkpoint.safetensors (all that
 --resume needs), training.svg and training.png, and an empty file lock, by which a second process
-knows that the folder is in use. The folder is a new one, runs/digits-N, unless --out names it; one
-that is not empty is refused.
+knows that the folder is in use. The folder is a new one, runs/digits-N or runs/mnist-N, unless
+--out names it; one that is not empty is refused.
+
+`train mnist` needs a folder with four files: train-images-idx3-ubyte, train-labels-idx1-ubyte,
+t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz. The model mlp has layers of
+512 and 256 units; cnn has four convolutions, and pooling after the second and the fourth.
 
 With equal arguments and seed the losses are the same to the last bit, also if the run was stopped
 with Ctrl-C and resumed. Each epoch leaves out the images that fill no batch, other ones each time.
@@ -31,28 +34,36 @@ with Ctrl-C and resumed. Each epoch leaves out the images that fill no batch, ot
 Examples:
   uopc train digits
   uopc train digits --epochs 10 --seed 3 --json
-  uopc train digits --resume runs/digits-1 --epochs 60";
+  uopc train digits --resume runs/digits-1 --epochs 60
+  uopc train mnist --data mnist --model cnn";
 
 /// Arguments of `uopc train`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = HELP)]
 pub struct Args {
-    /// What to learn: `digits`, the 1,797 handwritten digits that come with the program
+    /// What to learn: `digits`, the 1,797 handwritten digits that come with the program, or `mnist`,
+    /// whose files are in --data
     #[arg(value_enum, hide_possible_values = true)]
     task: Task,
-    /// How often to go through the training set [default: 40]
+    /// The folder with the files of MNIST [with --resume: that of the run]
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// What is to learn it [default: mlp]
+    #[arg(long, value_enum)]
+    model: Option<Kind>,
+    /// How often to go through the training set [default: 40; mnist: 3, cnn: 2]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = at_least_one)]
     epochs: Option<u64>,
-    /// Images a step looks at [default: 32]
+    /// Images a step looks at [default: 32; mnist: 128, cnn: 64]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<usize>)]
     batch_size: Option<usize>,
-    /// Learning rate [default: 0.004]
+    /// Learning rate [default: 0.004; mnist: 0.001]
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     lr: Option<f64>,
     /// Decides the first weights and the order of images [default: 0]
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = whole::<u64>)]
     seed: Option<u64>,
-    /// The folder of the run [default: runs/digits-N with the next free N]
+    /// The folder of the run [default: runs/TASK-N with the next free N]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Go on with the run in DIR (or --out, or the newest run) where it was stopped
@@ -61,13 +72,6 @@ pub struct Args {
     /// Print one JSON object an epoch and a last one for the run, nothing else
     #[arg(long)]
     json: bool,
-}
-
-/// What can be learned.
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Task {
-    /// The 1,797 handwritten digits that come with the program
-    Digits,
 }
 
 /// A number of epochs.
@@ -87,7 +91,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 /// When arguments do not go together, and when something can't be computed or written;
 /// [`Failure::Interrupted`] after Ctrl-C.
 pub fn train(args: &Args, out: &mut dyn Write) -> Result<()> {
-    let Task::Digits = args.task;
+    let task = args.task.name();
     let engine = Arc::new(Engine::new(checked_settings()?.clone())?);
     let (config, folder) = begin(args)?;
     catch_ctrl_c()?;
@@ -98,10 +102,10 @@ pub fn train(args: &Args, out: &mut dyn Write) -> Result<()> {
             seed,
             ..
         } = &config;
-        let lr = config.rate();
+        let (lr, network) = (config.rate(), config.architecture());
         writeln!(
             out,
-            "digits: {ARCHITECTURE}, AdamW, {epochs} epochs, batches of {batch_size}, learning \
+            "{task}: {network}, AdamW, {epochs} epochs, batches of {batch_size}, learning \
              rate {lr}, seed {seed}"
         )?;
         out.flush()?;
@@ -141,7 +145,7 @@ pub fn train(args: &Args, out: &mut dyn Write) -> Result<()> {
             let folder = folder.path().display();
             eprintln!(
                 "stopped in epoch {epoch} after step {step}; to go on:\n  \
-                 uopc train digits --resume {folder}"
+                 uopc train {task} --resume {folder}"
             );
             return Err(Failure::Interrupted);
         }
@@ -152,17 +156,18 @@ pub fn train(args: &Args, out: &mut dyn Write) -> Result<()> {
 /// The run's arguments and its folder.
 fn begin(args: &Args) -> Result<(Config, RunFolder)> {
     let Some(resume) = &args.resume else {
-        let default = Config::default();
+        let default = Config::of(source(args)?, args.model.unwrap_or(Kind::Mlp));
         let config = Config {
             epochs: args.epochs.unwrap_or(default.epochs),
             batch_size: args.batch_size.unwrap_or(default.batch_size),
             lr: args.lr.unwrap_or(default.lr),
             seed: args.seed.unwrap_or(default.seed),
+            ..default
         };
         config.check()?;
         let folder = match &args.out {
             Some(path) => RunFolder::named(path)?,
-            None => RunFolder::numbered(Path::new(RUNS), "digits")?,
+            None => RunFolder::numbered(Path::new(RUNS), args.task.name())?,
         };
         return Ok((config, folder));
     };
@@ -173,10 +178,21 @@ fn begin(args: &Args) -> Result<(Config, RunFolder)> {
             ));
         }
         (Some(path), _) | (None, Some(path)) => path.clone(),
-        (None, None) => RunFolder::newest(Path::new(RUNS), "digits", CHECKPOINT)?,
+        (None, None) => RunFolder::newest(Path::new(RUNS), args.task.name(), CHECKPOINT)?,
     };
     let folder = RunFolder::existing(&path)?;
-    let begun = Config::read(&folder)?;
+    let data = args.data.as_deref().map(absolute).transpose()?;
+    let begun = Config::read_with(&folder, data.as_deref())?;
+    if begun.source.task != args.task {
+        let (found, asked) = (begun.source.task.name(), args.task.name());
+        let path = path.display();
+        return Err(Failure::usage(format!(
+            "{path} is a run of {found}, not of {asked}; say uopc train {found}"
+        )));
+    }
+    if data.is_some() && begun.source.data.is_none() {
+        return Err(no_data());
+    }
     let config = Config {
         epochs: args.epochs.unwrap_or(begun.epochs),
         ..begun.clone()
@@ -194,7 +210,30 @@ fn begin(args: &Args) -> Result<(Config, RunFolder)> {
     differs("batch-size", begun.batch_size.to_string(), text(batch_size))?;
     differs("lr", begun.lr.to_string(), args.lr.map(|lr| lr.to_string()))?;
     differs("seed", begun.seed.to_string(), text(args.seed))?;
+    let model = args.model.map(|kind| kind.name().to_string());
+    differs("model", begun.model.name().to_string(), model)?;
     Ok((config, folder))
+}
+
+/// What is to be learned, from where.
+fn source(args: &Args) -> Result<Source> {
+    match (args.task, &args.data) {
+        (Task::Digits, None) => Ok(Source::DIGITS),
+        (Task::Digits, Some(_)) => Err(no_data()),
+        (task, data) => Ok(Source {
+            task,
+            data: data.as_deref().map(absolute).transpose()?,
+        }),
+    }
+}
+
+fn no_data() -> Failure {
+    Failure::usage("--data: the digits come with the program; leave it out, or learn mnist")
+}
+
+/// The path as it is from every folder: a run may be resumed from another one.
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| Failure::file(path, "no path", &e))
 }
 
 /// From now on Ctrl-C asks the run to stop behind its step, and a second one ends the program.

@@ -3,7 +3,9 @@
 //! | file | what |
 //! |---|---|
 //! | `mod.rs` | [`run`]: steps, epochs, stopping and going on |
-//! | `digits.rs` | the model, its data, one step, one test, the checkpoint |
+//! | `task.rs` | what can be learned, and its data |
+//! | `network.rs` | the models, and what they make of a test set |
+//! | `trainer.rs` | one step, one test, the checkpoint |
 //! | `folder.rs` | the folder of a run |
 //! | `record.rs` | arguments and log of a run |
 //! | `machine.rs` | what the record says about the machine |
@@ -13,11 +15,13 @@
 //! interrupted or not: the order of samples is a function of seed and epoch, and the checkpoint
 //! holds all the rest.
 
-pub mod digits;
 pub mod folder;
 pub mod machine;
+pub mod network;
 pub mod progress;
 pub mod record;
+pub mod task;
+pub mod trainer;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,9 +31,9 @@ use uopc::tensor::with_engine;
 
 use crate::failure::{Failure, Result};
 use crate::plot;
-use digits::{ARCHITECTURE, Trainer};
 use folder::RunFolder;
 use record::{Config, Epoch, Summary};
+use trainer::Trainer;
 
 /// Where runs are kept, unless the user names a folder.
 pub const RUNS: &str = "runs";
@@ -250,9 +254,11 @@ fn draw(config: &Config, folder: &RunFolder, points: &[plot::Point]) -> Result<(
         batch_size, seed, ..
     } = config;
     let lr = config.rate();
+    let architecture = config.architecture();
     let subtitle =
-        format!("{ARCHITECTURE}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}");
-    plot::save(points, "Handwritten digits", &subtitle, folder.path())
+        format!("{architecture}, AdamW, learning rate {lr}, batches of {batch_size}, seed {seed}");
+    let title = config.source.task.title();
+    plot::save(points, title, &subtitle, folder.path())
         .map_err(|e| Failure::failed(e.to_string()))?;
     Ok(())
 }

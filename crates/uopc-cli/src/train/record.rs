@@ -1,18 +1,24 @@
 //! What a run writes about itself: the record of its arguments, and a line of JSON an epoch.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
-use uopc::data::digits;
 
 use super::folder::{LOG, RECORD, RunFolder};
 use super::machine;
+use super::network::{self, Network};
+use super::task::{Kind, Source, Task};
 use crate::failure::{Failure, Result};
 use crate::plot::Point;
 
 /// What decides the course of a run: with equal values, equal bits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// What is learned, from which data.
+    pub source: Source,
+    /// What learns it.
+    pub model: Kind,
     /// How often the training set is gone through.
     pub epochs: u64,
     /// How many samples a step looks at.
@@ -25,21 +31,36 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Config {
-        Config {
-            epochs: 40,
-            batch_size: 32,
-            lr: 0.004,
-            seed: 0,
-        }
+        Config::of(Source::DIGITS, Kind::Mlp)
     }
 }
 
 impl Config {
+    /// What a run of that task does unless it is told otherwise.
+    pub fn of(source: Source, model: Kind) -> Config {
+        let (epochs, batch_size, lr) = match (source.task, model) {
+            (Task::Digits, _) => (40, 32, 0.004),
+            (Task::Mnist, Kind::Mlp) => (3, 128, 0.001),
+            (Task::Mnist, Kind::Cnn) => (2, 64, 0.001),
+        };
+        Config {
+            source,
+            model,
+            epochs,
+            batch_size,
+            lr,
+            seed: 0,
+        }
+    }
+
     /// Whether the numbers make sense.
     ///
     /// # Errors
     /// A usage failure for a learning rate that is none, and for a batch that can't be filled.
     pub fn check(&self) -> Result<()> {
+        if let (Task::Digits, Kind::Cnn) = (self.source.task, self.model) {
+            return Err(network::too_small());
+        }
         match self.problem()? {
             Some((key, text)) => Err(Failure::usage(format!(
                 "--{} {text}",
@@ -47,6 +68,11 @@ impl Config {
             ))),
             None => Ok(()),
         }
+    }
+
+    /// The model in words.
+    pub fn architecture(&self) -> String {
+        Network::describe(self.source.task, self.model)
     }
 
     /// The learning rate as it is shown: one of 300 digits has an exponent.
@@ -66,7 +92,7 @@ impl Config {
             let text = format!("{lr}: use a number above 0, such as 0.004");
             return Ok(Some(("lr", text)));
         }
-        let n = digits::load()?.train.len();
+        let n = self.source.images()?;
         if !(1..=n).contains(&size) {
             let text = format!("{size}: there are {n} images to train with; use 1 to {n}");
             return Ok(Some(("batch_size", text)));
@@ -79,13 +105,18 @@ impl Config {
     /// # Errors
     /// When it can't be written.
     pub fn write(&self, folder: &RunFolder) -> Result<()> {
+        let mut arguments = json!({
+            "epochs": self.epochs,
+            "batch_size": self.batch_size,
+            "lr": self.lr,
+        });
+        if let Some(data) = &self.source.data {
+            arguments["model"] = self.model.name().into();
+            arguments["data"] = data.display().to_string().into();
+        }
         let record = json!({
-            "task": "digits",
-            "arguments": {
-                "epochs": self.epochs,
-                "batch_size": self.batch_size,
-                "lr": self.lr,
-            },
+            "task": self.source.task.name(),
+            "arguments": arguments,
             "seed": self.seed,
             "version": env!("CARGO_PKG_VERSION"),
             "cpu": machine::cpu(),
@@ -103,6 +134,9 @@ impl Config {
     pub fn write_resumed(&self, folder: &RunFolder) -> Result<()> {
         let mut record = read_record(folder)?;
         record["arguments"]["epochs"] = self.epochs.into();
+        if let Some(data) = &self.source.data {
+            record["arguments"]["data"] = data.display().to_string().into();
+        }
         let mut resumed = record["resumed"].take();
         if !resumed.is_array() {
             resumed = json!([]);
@@ -123,19 +157,39 @@ impl Config {
     /// # Errors
     /// When it can't be read, or says something else than this program writes.
     pub fn read(folder: &RunFolder) -> Result<Config> {
+        Config::read_with(folder, None)
+    }
+
+    /// [`Config::read`] with the data in another folder, where the user has moved it.
+    ///
+    /// # Errors
+    /// Those of [`Config::read`].
+    pub fn read_with(folder: &RunFolder, data: Option<&Path>) -> Result<Config> {
         let record = read_record(folder)?;
         let path = folder.file(RECORD);
         let wrong = |what: &str| Failure::failed(format!("{}: {what}", path.display()));
-        if record["task"] != "digits" {
-            return Err(wrong("`task` is not \"digits\""));
-        }
+        let task = Task::ALL.into_iter().find(|t| record["task"] == t.name());
+        let task = task.ok_or_else(|| wrong("`task` is not \"digits\" or \"mnist\""))?;
         let arguments = &record["arguments"];
         let whole = |value: &Value, key: &str| {
             let number = value[key].as_u64();
             number.ok_or_else(|| wrong(&format!("`{key}` is missing or no whole number")))
         };
         let lr = arguments["lr"].as_f64();
+        let (model, data) = match task {
+            Task::Digits => (Kind::Mlp, None),
+            Task::Mnist => {
+                let model = Kind::ALL.into_iter().find(|k| arguments["model"] == k.name());
+                let model = model.ok_or_else(|| wrong("`model` is not \"mlp\" or \"cnn\""))?;
+                let folder = data.map(Path::to_path_buf);
+                let folder = folder.or_else(|| Some(arguments["data"].as_str()?.into()));
+                let folder = folder.ok_or_else(|| wrong("`data` is missing or no text"))?;
+                (model, Some(folder))
+            }
+        };
         let config = Config {
+            source: Source { task, data },
+            model,
             epochs: whole(arguments, "epochs")?,
             batch_size: whole(arguments, "batch_size")? as usize,
             lr: lr.ok_or_else(|| wrong("`lr` is missing or no number"))?,

@@ -1,5 +1,6 @@
-"""Data sets: the handwritten digits that come with the package, and files in MNIST's format."""
+"""Data sets, and batches of arrays: the handwritten digits that come with the package, files in
+MNIST's format, and ``DataLoader``."""
 
-from ._uopc import digits, idx
+from ._uopc import Batches, DataLoader, digits, idx, mnist
 
-__all__ = ["digits", "idx"]
+__all__ = ["Batches", "DataLoader", "digits", "idx", "mnist"]

@@ -1,7 +1,12 @@
-//! Data sets: the digits that ship with the crate, and MNIST's file format.
+//! Data sets: the digits that ship with the crate, MNIST's files; and batches of arrays.
 
+mod ahead;
 pub mod digits;
 pub mod idx;
+mod loader;
+pub mod mnist;
+
+pub use loader::{Batch, Batches, DataLoader, Epoch, LoaderState, PREFETCH, Transform};
 
 use crate::error::Result;
 use crate::tensor::{Generator, Site, Tensor};

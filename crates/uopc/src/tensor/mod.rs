@@ -62,14 +62,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 
 use crate::ir::op::StageKind;
-use crate::runtime::Storage;
-
 pub(crate) use argument::is_argument;
 
 pub use crate::error::{Error, Result};
 pub use crate::ir::site::{Entered, Site};
 pub use crate::ir::{DType, Shape, UOp};
-pub use crate::runtime::Element;
+pub use crate::runtime::{Element, Storage};
 pub use args::{Axes, Dims, Integer};
 pub use backward::{NoGrad, no_grad};
 pub(crate) use backward::{grads_on, with_grads};
@@ -82,7 +80,7 @@ pub use mask::Unique;
 pub use matrices::Indexing;
 pub use operand::Operand;
 pub use random::Generator;
-pub use realize::{EnteredEngine, enter_engine, with_engine};
+pub use realize::{EnteredEngine, enter_engine, entered_engine, with_engine};
 pub use scatter::Combine;
 pub use slices::{Slice, Slices};
 pub use sort::{Interpolation, Side};

@@ -57,11 +57,21 @@ impl Generator {
         Generator { seed, calls: 0 }
     }
 
+    /// The seed, and how many calls have drawn from it: all there is to know.
+    pub fn state(&self) -> [u64; 2] {
+        [self.seed, self.calls]
+    }
+
+    /// The generator that was in that [`state`](Self::state).
+    pub const fn from_state([seed, calls]: [u64; 2]) -> Generator {
+        Generator { seed, calls }
+    }
+
     /// The key of the next call: the call's number mixed under the seed.
     fn next_key(&mut self) -> Pair {
         let halves = |n: u64| [n as u32, (n >> 32) as u32];
         let key = threefry(halves(self.seed), halves(self.calls));
-        self.calls += 1;
+        self.calls = self.calls.wrapping_add(1);
         key
     }
 
@@ -196,6 +206,28 @@ impl Tensor {
     /// this share one generator, seeded with 0.
     pub fn manual_seed(seed: u64) {
         OWN.set(Some(Generator::new(seed)));
+    }
+
+    /// The state of the generator that this thread draws from, for a run that is to go on later.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// Tensor::manual_seed(3);
+    /// Tensor::rand([2])?;
+    /// let state = Tensor::generator_state();
+    /// let next = Tensor::rand([2])?.to_vec::<f32>()?;
+    /// Tensor::set_generator_state(state);
+    /// assert_eq!(Tensor::rand([2])?.to_vec::<f32>()?, next);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    pub fn generator_state() -> [u64; 2] {
+        with_current(|generator| generator.state())
+    }
+
+    /// From now on this thread draws from a generator of its own in that
+    /// [state](Self::generator_state).
+    pub fn set_generator_state(state: [u64; 2]) {
+        OWN.set(Some(Generator::from_state(state)));
     }
 
     /// f32 numbers of the normal distribution; see [`Generator::randn`].

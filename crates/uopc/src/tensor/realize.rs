@@ -85,10 +85,15 @@ impl Drop for EnteredEngine {
     }
 }
 
+/// The engine that this thread has entered last and not left; none means that of the process. A
+/// helper thread that is to compute like this one enters it, too.
+pub fn entered_engine() -> Option<Arc<Engine>> {
+    ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()))
+}
+
 /// Calls `f` with the engine in use.
 fn with_current<R>(f: impl FnOnce(&Engine) -> Result<R>) -> Result<R> {
-    let chosen = ENTERED.with_borrow(|stack| stack.engines.last().map(|(_, e)| e.clone()));
-    match &chosen {
+    match &entered_engine() {
         Some(engine) => f(engine),
         None => f(Engine::global()?),
     }

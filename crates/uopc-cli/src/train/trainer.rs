@@ -1,172 +1,29 @@
-//! The model that learns the digits: its data, one step, one test, and the checkpoint.
-
-use std::path::Path;
+//! A run in the middle of its course: one step, one test, and the checkpoint.
 
 use uopc::Tensor;
-use uopc::data::Labelled;
-use uopc::data::digits::{self, CLASSES, Digits, PIXELS};
+use uopc::data::{DataLoader, Epoch, LoaderState};
 use uopc::io::safetensors;
-use uopc::nn::{AdamW, Linear, Module, Optimizer, within};
-use uopc::tensor::{DType, Generator, Shape, no_grad};
+use uopc::nn::{AdamW, Module, Optimizer};
+use uopc::tensor::{DType, Shape};
 
 use super::folder::{CHECKPOINT, MODEL, RECORD, RunFolder};
+use super::network::{Network, Test};
 use super::record::Config;
 use crate::failure::{Failure, Result};
-
-/// Units between the pixels and the classes.
-pub const HIDDEN: usize = 128;
-
-/// The model in words.
-pub const ARCHITECTURE: &str = "MLP 64-128-10";
-
-/// A network of two layers with relu between them.
-#[derive(Debug)]
-pub struct Mlp {
-    hidden: Linear,
-    output: Linear,
-}
-
-impl Mlp {
-    /// A network that has learned nothing, with weights from the thread's generator.
-    fn new() -> Result<Mlp> {
-        Ok(Mlp {
-            hidden: Linear::new(PIXELS, HIDDEN)?,
-            output: Linear::new(HIDDEN, CLASSES)?,
-        })
-    }
-
-    /// A trained network.
-    ///
-    /// # Errors
-    /// When the file can't be read or holds something else.
-    pub fn load(path: &Path) -> Result<Mlp> {
-        let tensors = safetensors::load(path)?;
-        let tensor = |name: &str| match tensors.iter().find(|(n, _)| n == name) {
-            Some((_, t)) => Ok(t.clone()),
-            None => Err(foreign(path, &format!("it has no tensor {name}"))),
-        };
-        let layer = |name: &str| -> Result<Linear> {
-            let bias = Some(tensor(&format!("{name}.bias"))?);
-            Ok(Linear {
-                weight: tensor(&format!("{name}.weight"))?,
-                bias,
-            })
-        };
-        let model = Mlp {
-            hidden: layer("hidden")?,
-            output: layer("output")?,
-        };
-        let units = model.units();
-        let wanted: [&[usize]; 4] = [&[PIXELS, units], &[units], &[units, CLASSES], &[CLASSES]];
-        for ((name, tensor), wanted) in model.named_parameters().iter().zip(wanted) {
-            if &tensor.shape()[..] != wanted || !tensor.dtype().is_float() {
-                let (dtype, shape) = (tensor.dtype(), tensor.shape());
-                return Err(foreign(
-                    path,
-                    &format!("{name} is {dtype} of shape {shape}"),
-                ));
-            }
-        }
-        Ok(model)
-    }
-
-    /// Units of the hidden layer.
-    pub fn units(&self) -> usize {
-        self.hidden.weight.shape().last().copied().unwrap_or(0)
-    }
-
-    /// How many numbers it has learned.
-    pub fn size(&self) -> usize {
-        self.parameters().iter().map(Tensor::numel).sum()
-    }
-
-    /// The logits of images, a row each.
-    fn forward(&self, images: &Tensor) -> Result<Tensor> {
-        Ok(self.output.forward(&self.hidden.forward(images)?.relu()?)?)
-    }
-
-    /// What it makes of images whose labels are known, as one plan.
-    ///
-    /// # Errors
-    /// When it can't be computed.
-    pub fn test(&self, images: &Labelled) -> Result<Test> {
-        let _off = no_grad();
-        let (pixels, labels) = images.all()?;
-        let logits = self.forward(&pixels)?;
-        let loss = logits.cross_entropy(&labels)?;
-        let predictions = logits.argmax(-1)?;
-        Tensor::realize_all(&[&loss, &predictions])?;
-        let predictions = predictions.cast(uopc::DType::I32)?.to_vec::<i32>()?;
-        Ok(Test {
-            loss: loss.item()?,
-            predictions,
-            labels: images.labels.clone(),
-        })
-    }
-}
-
-fn foreign(path: &Path, what: &str) -> Failure {
-    Failure::failed(format!(
-        "{}: no model of the digits: {what}",
-        path.display()
-    ))
-}
-
-impl Module for Mlp {
-    fn named_parameters(&self) -> Vec<(String, Tensor)> {
-        [
-            within("hidden", &self.hidden),
-            within("output", &self.output),
-        ]
-        .concat()
-    }
-}
-
-/// What a model makes of the test set.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Test {
-    /// The mean cross-entropy, in nats.
-    pub loss: f64,
-    /// The digit that it sees in each image.
-    pub predictions: Vec<i32>,
-    /// The digit that is there.
-    pub labels: Vec<i32>,
-}
-
-impl Test {
-    /// How many images it gets right.
-    pub fn right(&self) -> usize {
-        let pairs = self.predictions.iter().zip(&self.labels);
-        pairs.filter(|(p, l)| p == l).count()
-    }
-
-    /// The share of images that it gets right.
-    pub fn accuracy(&self) -> f64 {
-        self.right() as f64 / self.labels.len() as f64
-    }
-
-    /// How often it sees digit j in an image of digit i.
-    pub fn confusion(&self) -> [[usize; CLASSES]; CLASSES] {
-        let mut counts = [[0; CLASSES]; CLASSES];
-        for (&p, &l) in self.predictions.iter().zip(&self.labels) {
-            counts[l as usize][p as usize] += 1;
-        }
-        counts
-    }
-}
 
 /// A run in the middle of its course.
 pub struct Trainer {
     config: Config,
-    data: Digits,
-    model: Mlp,
+    loader: DataLoader,
+    test: uopc::data::Labelled,
+    model: Network,
     optimizer: AdamW,
     epochs_done: u64,
     steps_done: u64,
     /// Of the losses of the epoch's steps so far.
     loss_sum: f64,
-    /// The rows of each step of the epoch.
-    batches: Vec<Vec<usize>>,
+    /// The rest of the epoch, once a step has asked for it.
+    batches: Option<Epoch>,
 }
 
 impl Trainer {
@@ -176,37 +33,28 @@ impl Trainer {
     /// When the arguments make no sense, or the weights can't be computed.
     pub fn new(config: &Config) -> Result<Trainer> {
         config.check()?;
-        let data = digits::load()?;
+        let data = config.source.load()?;
         Tensor::manual_seed(config.seed);
-        let model = Mlp::new()?;
+        let model = Network::new(config.source.task, config.model)?;
         let optimizer = AdamW::new(model.parameters(), config.lr)?;
-        let mut trainer = Trainer {
+        let (pixels, labels) = data.train.all()?;
+        drop(data.train);
+        // The order of samples is a function of the seed and the epoch's number alone. The rest
+        // that fills no batch is left out of the epoch.
+        let loader = DataLoader::new(&[pixels, labels], config.batch_size)?
+            .shuffle(config.seed)
+            .drop_last(true);
+        Ok(Trainer {
             config: config.clone(),
-            data,
+            loader,
+            test: data.test,
             model,
             optimizer,
             epochs_done: 0,
             steps_done: 0,
             loss_sum: 0.0,
-            batches: Vec::new(),
-        };
-        trainer.shuffle();
-        Ok(trainer)
-    }
-
-    /// Puts the samples in the order of the epoch that comes next, which is a function of the
-    /// seed and the epoch's number alone. The rest that fills no batch is left out of the epoch.
-    fn shuffle(&mut self) {
-        // An odd factor makes neighbouring epochs and neighbouring seeds different generators.
-        let epoch = self
-            .epochs_done
-            .wrapping_add(1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut generator = Generator::new(self.config.seed.wrapping_add(epoch));
-        self.batches = self
-            .data
-            .train
-            .shuffled(self.config.batch_size, &mut generator);
+            batches: None,
+        })
     }
 
     /// How many epochs are done.
@@ -221,7 +69,7 @@ impl Trainer {
 
     /// How many steps an epoch has.
     pub fn steps(&self) -> u64 {
-        self.batches.len() as u64
+        self.loader.len() as u64
     }
 
     /// The mean loss of the epoch's steps so far.
@@ -230,13 +78,8 @@ impl Trainer {
     }
 
     /// The model as it is now.
-    pub fn model(&self) -> &Mlp {
+    pub fn model(&self) -> &Network {
         &self.model
-    }
-
-    /// The images.
-    pub fn data(&self) -> &Digits {
-        &self.data
     }
 
     /// One step: loss, gradients and update as one plan.
@@ -244,11 +87,27 @@ impl Trainer {
     /// # Errors
     /// When it can't be computed; then nothing has changed.
     pub fn step(&mut self) -> Result<()> {
-        let (images, labels) = self
-            .data
-            .train
-            .batch(&self.batches[self.steps_done as usize])?;
-        let loss = self.model.forward(&images)?.cross_entropy(&labels)?;
+        let outcome = self.next_step();
+        if outcome.is_err() {
+            // The batch that was taken is to come again.
+            self.batches = None;
+        }
+        outcome
+    }
+
+    fn next_step(&mut self) -> Result<()> {
+        let batches = match &mut self.batches {
+            Some(batches) => batches,
+            None => {
+                self.loader.set_state(LoaderState {
+                    epoch: self.epochs_done,
+                    position: self.steps_done,
+                })?;
+                self.batches.insert(self.loader.iter())
+            }
+        };
+        let batch = batches.next().expect("a step is asked for within an epoch")?;
+        let loss = self.model.forward(&batch[0])?.cross_entropy(&batch[1])?;
         self.optimizer.zero_grad();
         loss.backward(self.optimizer.parameters())?;
         self.optimizer.step_with(&loss)?;
@@ -262,7 +121,7 @@ impl Trainer {
     /// # Errors
     /// When it can't be computed.
     pub fn test(&self) -> Result<Test> {
-        self.model.test(&self.data.test)
+        self.model.test(&self.test)
     }
 
     /// The next step is the first of the next epoch.
@@ -270,7 +129,7 @@ impl Trainer {
         self.epochs_done += 1;
         self.steps_done = 0;
         self.loss_sum = 0.0;
-        self.shuffle();
+        self.batches = None;
     }
 
     /// Saves the weights, and all that the run needs to go on.
@@ -296,6 +155,10 @@ impl Trainer {
             all.push((name.to_string(), Tensor::from_slice(&[number], ())?));
         }
         all.push((RATE.to_string(), Tensor::from_slice(&[lr], ())?));
+        let images = self.loader.rows() as u64;
+        all.push((IMAGES.to_string(), Tensor::from_slice(&[images], ())?));
+        let generator = Tensor::generator_state();
+        all.push((GENERATOR.to_string(), Tensor::from_slice(&generator, [2])?));
         // The model comes first: a checkpoint never claims more than the model's file has.
         self.model.save(folder.file(MODEL))?;
         safetensors::save(folder.file(CHECKPOINT), &all)?;
@@ -314,7 +177,7 @@ impl Trainer {
         let find = |name: &str, dtype: DType, shape: &[usize]| {
             let Some((_, t)) = saved.iter().find(|(n, _)| n == name) else {
                 return Err(wrong(format!(
-                    "no checkpoint of the digits: it has no tensor {name}"
+                    "no checkpoint of {}: it has no tensor {name}", self.model.task().words()
                 )));
             };
             if t.dtype() != dtype || t.shape()[..] != *shape {
@@ -344,6 +207,13 @@ impl Trainer {
                 return Err(changed(key, is.to_string(), began.to_string()));
             }
         }
+        let began = find(IMAGES, DType::U64, &[])?.to_vec::<u64>()?[0];
+        let is = self.loader.rows() as u64;
+        if began != is {
+            return Err(wrong(format!(
+                "the run began with {began} images, and there are {is} now; it goes on with the same data alone"
+            )));
+        }
         let (lr, began) = (self.config.lr, find(RATE, DType::F64, &[])?.item()?);
         if began != lr {
             return Err(changed("lr", lr.to_string(), began.to_string()));
@@ -362,6 +232,7 @@ impl Trainer {
             )));
         }
         let loss_sum = find(LOSS_SUM, DType::F64, &[])?.item()?;
+        let generator = find(GENERATOR, DType::U64, &[2])?.to_vec::<u64>()?;
         // All is checked before anything changes.
         let like = |name: &str, t: &Tensor| find(name, t.dtype(), &t.shape()[..]);
         for (name, own) in prefixed(OPTIMIZER, self.optimizer.state()?) {
@@ -380,9 +251,10 @@ impl Trainer {
         self.optimizer
             .set_state(&state)
             .map_err(|e| wrong(e.to_string()))?;
+        Tensor::set_generator_state([generator[0], generator[1]]);
         (self.epochs_done, self.loss_sum) = (epochs_done, loss_sum);
-        self.shuffle();
         self.steps_done = steps_done;
+        self.batches = None;
         Ok(())
     }
 }
@@ -398,6 +270,10 @@ const LOSS_SUM: &str = "progress.loss_sum";
 const SEED: &str = "progress.seed";
 const BATCH: &str = "progress.batch_size";
 const RATE: &str = "progress.lr";
+/// How many images the training set has.
+const IMAGES: &str = "progress.images";
+/// The state of the generator of random numbers.
+const GENERATOR: &str = "progress.generator";
 
 fn prefixed(prefix: &str, tensors: Vec<(String, Tensor)>) -> Vec<(String, Tensor)> {
     let named = |(name, t)| (format!("{prefix}{name}"), t);
