@@ -3,6 +3,7 @@
 use super::mask::Condition;
 use super::vjp::spread;
 use crate::error::Result;
+use crate::functions::known;
 use crate::ir::composite::reversal;
 use crate::ir::op::{Fold, Op, ReduceOp};
 use crate::ir::uop::UOp;
@@ -74,6 +75,7 @@ pub(super) fn passage(u: &UOp) -> Passage {
         Op::Index => Passage::Gathered,
         // A row whose position is none has no effect.
         Op::ScatterAdd(_) => Passage::Cut,
+        Op::Custom(_) if known(u).is_some() => Passage::Scaled,
         Op::Scan(_) | Op::Custom(_) => Passage::Closed,
 
         Op::Range { .. }

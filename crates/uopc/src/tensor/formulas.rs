@@ -11,12 +11,29 @@ fn widened(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
     f(&x.cast(dtype.accumulator())?)?.cast(dtype)
 }
 
+/// The same in f64, for formulas that lose more than a digit of f32.
+fn in_f64(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+    f(&x.cast(DType::F64)?)?.cast(x.dtype())
+}
+
 /// -max(-a, -b) for floats; by comparison for the others, whose least value has no negative.
 pub(super) fn minimum(a: &UOp, b: &UOp) -> Result<UOp> {
     if a.dtype().is_float() {
         return a.neg()?.maximum(&b.neg()?)?.neg();
     }
     b.cmplt(a)?.where_(b, a)
+}
+
+/// The remainder that has the sign of a, of integers.
+pub(super) fn whole_fmod(a: &UOp, b: &UOp) -> Result<UOp> {
+    let rest = a.floormod(b)?;
+    if !a.dtype().is_signed() {
+        return Ok(rest);
+    }
+    let zero = UOp::full(Scalar::zero(a.dtype()), a.shape())?;
+    let differ = a.cmplt(&zero)?.xor(&rest.cmplt(&zero)?)?;
+    let differ = differ.and(&rest.cmpne(&zero)?)?;
+    differ.where_(&rest.sub(b)?, &rest)
 }
 
 /// Every bit flipped, which reverses the order of integers.
@@ -152,10 +169,11 @@ fn gated(x: &UOp, limit: f64, gate: impl FnOnce(&UOp) -> Result<UOp>) -> Result<
 }
 
 /// max(x, 0) + log1p(z) with z = exp(-|x|), and log1p(z) = 2 atanh(z/(2+z)) as a series that
-/// converges quickly, as z/(2+z) is at most 1/3.
+/// converges quickly, as z/(2+z) is at most 1/3. In f64, and rounded once: the quotient and the series
+/// would each lose a digit of f32.
 pub(super) fn softplus(x: &UOp) -> Result<UOp> {
-    widened(x, |x| {
-        let terms = if x.dtype() == DType::F64 { 17 } else { 8 };
+    let terms = if x.dtype() == DType::F64 { 17 } else { 9 };
+    in_f64(x, |x| {
         let coefficients: Vec<f64> = (0..terms).map(|k| 2.0 / (2 * k + 1) as f64).collect();
         let z = magnitude(x)?.neg()?.exp()?;
         let s = z.div(&z.add(&x.full_like(2.0)?)?)?;
@@ -163,103 +181,4 @@ pub(super) fn softplus(x: &UOp) -> Result<UOp> {
         // The kinks of both parts cancel: this one has derivative 1 at 0, the other -1/2.
         is_negative(x)?.where_(&x.full_like(0.0)?, x)?.add(&log1p)
     })
-}
-
-/// x to a constant power, with C's results for special numbers.
-pub(super) fn pow(x: &UOp, power: f64) -> Result<UOp> {
-    let whole = power == power.trunc() && power.abs() <= i32::MAX as f64;
-    if whole && power.abs() <= 3.0 || !x.dtype().is_float() {
-        return whole_power(x, power);
-    }
-    if power.abs() == 0.5 {
-        let root = positive_specials(x)?.sqrt()?;
-        return if power > 0.0 { Ok(root) } else { root.recip() };
-    }
-    let wide = x.cast(DType::F64)?;
-    let wide = if whole {
-        whole_power(&wide, power)?
-    } else {
-        real_power(&wide, power)?
-    };
-    wide.cast(x.dtype())
-}
-
-/// By repeated squaring, on integers with wrap-around. A negative power is one of 1/x, whose
-/// products leave the range only where the result or the derivative does.
-fn whole_power(x: &UOp, power: f64) -> Result<UOp> {
-    let mut n = power.abs() as u64;
-    let mut square = if power < 0.0 { x.recip()? } else { x.clone() };
-    let mut result: Option<UOp> = None;
-    while n > 0 {
-        if n % 2 == 1 {
-            result = Some(match result {
-                Some(r) => r.mul(&square)?,
-                None => square.clone(),
-            });
-        }
-        n /= 2;
-        if n > 0 {
-            square = square.mul(&square)?;
-        }
-    }
-    match result {
-        Some(r) => Ok(r),
-        None => UOp::full(Scalar::one(x.dtype()), x.shape()),
-    }
-}
-
-/// x with 0 for -0 and inf for -inf, for which powers that are not whole are defined.
-fn positive_specials(x: &UOp) -> Result<UOp> {
-    let least = x.full_like(f64::NEG_INFINITY)?;
-    let x = x.eq(&least)?.where_(&x.full_like(f64::INFINITY)?, x)?;
-    x.add(&x.full_like(0.0)?)
-}
-
-/// A power in f64 that is not whole, or is so large that products would take too long, infinite
-/// or NaN.
-fn real_power(x: &UOp, power: f64) -> Result<UOp> {
-    let one = x.full_like(1.0)?;
-    if power.is_nan() {
-        return x.eq(&one)?.where_(&one, &x.mul(&x.full_like(power)?)?);
-    }
-    if power != power.trunc() {
-        return positive_power(&positive_specials(x)?, power);
-    }
-    let size = magnitude(x)?.add(&x.full_like(0.0)?)?;
-    let y = positive_power(&size, power)?;
-    if power.is_infinite() {
-        return size.eq(&one)?.where_(&one, &y);
-    }
-    if power % 2.0 == 0.0 {
-        return Ok(y);
-    }
-    // The reciprocal tells -0 from 0, and x itself what the sign of -inf is.
-    let below = is_negative(x)?.or(&is_negative(&x.recip()?)?)?;
-    below.where_(&y.neg()?, &y)
-}
-
-/// 2^(power * log2 x) for x that are not negative. At 0 and at infinity, where the derivative of
-/// that would be 0 * inf, it is a function with the same value and the same first and second
-/// derivative there.
-fn positive_power(x: &UOp, power: f64) -> Result<UOp> {
-    let one = x.full_like(1.0)?;
-    let is_zero = x.eq(&x.full_like(0.0)?)?;
-    let special = is_zero.or(&x.eq(&x.full_like(f64::INFINITY)?)?)?;
-    let elsewhere = special.where_(&one, x)?;
-    let elsewhere = elsewhere.log2()?.mul(&x.full_like(power)?)?.exp2()?;
-    let s = special.where_(x, &one)?;
-    let at_special = match power {
-        p if p > 2.0 => s.mul(&s)?.mul(&s)?,
-        p if p > 1.0 => {
-            // The second derivative is infinite at 0 and 0 at infinity; these come next to it.
-            let steepness = is_zero.where_(&x.full_like(1.6e308)?, &x.full_like(1e-300)?)?;
-            s.mul(&steepness)?.mul(&s)?
-        }
-        p if p > 0.0 => s.sqrt()?,
-        _ => {
-            let r = s.recip()?;
-            r.mul(&r)?
-        }
-    };
-    special.where_(&at_special, &elsewhere)
 }

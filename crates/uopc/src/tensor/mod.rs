@@ -20,9 +20,11 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod activation;
 mod args;
 mod argument;
 mod backward;
+mod choose;
 mod create;
 mod diagnose;
 mod display;
@@ -34,12 +36,16 @@ mod index;
 mod limit;
 mod matmul;
 mod movement;
+mod norm;
 mod operand;
 mod operators;
+mod power;
 mod random;
 mod realize;
 mod reduce;
+mod rounding;
 mod slices;
+mod special;
 mod update;
 
 use std::sync::Arc;
