@@ -7,8 +7,10 @@ mod grad;
 mod host;
 mod index;
 mod movement;
+mod norm;
 mod operators;
 mod reduce;
+mod special;
 
 use std::fmt::Display;
 
@@ -385,6 +387,15 @@ const ALIASES: &[(&str, &str)] = &[
     ("absolute", "abs"),
     ("swish", "silu"),
     ("fix", "trunc"),
+    ("arcsin", "asin"),
+    ("arccos", "acos"),
+    ("arctan", "atan"),
+    ("arctan2", "atan2"),
+    ("arcsinh", "asinh"),
+    ("arccosh", "acosh"),
+    ("arctanh", "atanh"),
+    ("clip", "clamp"),
+    ("power", "pow"),
     ("not_equal", "ne"),
     ("less", "lt"),
     ("less_equal", "le"),

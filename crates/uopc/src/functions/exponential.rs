@@ -8,7 +8,9 @@ pub(super) fn expm1(x: &Num, digits: Digits) -> Num {
     let small = x.magnitude().below(0.5);
     let s = small.select(x, &x.number(0.0));
     let rest = (&s * &s) * s.polynomial(digits.choose([EXPM1_SHORT, EXPM1_LONG]));
-    small.select(&s + rest, &(x.exp() - 1.0))
+    let y = small.select(&s + rest, &(x.exp() - 1.0));
+    // A zero keeps its sign.
+    x.equals(0.0).select(x, &y)
 }
 
 /// e^m / 2 and e^-m / 2 for m from 0 up. Beyond 700 e^m is a square, so that it ends where half of

@@ -144,10 +144,11 @@ pub(super) fn logaddexp(a: &Num, b: &Num, digits: Digits) -> Num {
     greater + log1p(&(-distance).exp(), digits)
 }
 
-/// e^a / (e^a + e^b), and likewise for b: a half where they are equal.
+/// e^a / (e^a + e^b), and likewise for b: a half where they are one infinity.
 pub(super) fn logaddexp_slope(a: &Num, b: &Num, k: usize) -> Num {
     let ahead = if k == 0 { a - b } else { b - a };
-    let ahead = a.equals(b).select(0.0, &ahead);
+    let infinite = a.equals(b).and(&a.magnitude().equals(f64::INFINITY));
+    let ahead = infinite.select(0.0, &ahead);
     let z = (-ahead.magnitude()).exp();
     ahead.is_negative().select(&z, &z.number(1.0)) / (z + 1.0)
 }

@@ -23,10 +23,10 @@ use std::f64::consts::{FRAC_2_SQRT_PI, LN_10};
 use std::sync::Arc;
 
 use crate::error::Result;
+use crate::ir::DType;
 use crate::ir::custom::Custom;
 use crate::ir::op::Op;
 use crate::ir::uop::{Sources, UOp};
-use crate::ir::DType;
 
 pub(crate) use num::Num;
 pub use power::pow;
@@ -203,7 +203,11 @@ const TWO: &[Known] = &[
     Known {
         name: "logaddexp",
         arguments: 2,
-        slope: |x, _, k| in_f64([&x[0], &x[1]], |[a, b], _| logarithm::logaddexp_slope(&a, &b, k)),
+        slope: |x, _, k| {
+            in_f64([&x[0], &x[1]], |[a, b], _| {
+                logarithm::logaddexp_slope(&a, &b, k)
+            })
+        },
     },
 ];
 
@@ -212,7 +216,11 @@ static KNOWN: [&Known; ONE.len() + TWO.len()] = {
     let mut all = [&ONE[0]; ONE.len() + TWO.len()];
     let mut k = 0;
     while k < all.len() {
-        all[k] = if k < ONE.len() { &ONE[k] } else { &TWO[k - ONE.len()] };
+        all[k] = if k < ONE.len() {
+            &ONE[k]
+        } else {
+            &TWO[k - ONE.len()]
+        };
         k += 1;
     }
     all
@@ -241,7 +249,9 @@ pub fn hypot(a: &UOp, b: &UOp) -> Result<UOp> {
 /// # Errors
 /// When the arguments are no floats of one dtype and shape.
 pub fn logaddexp(a: &UOp, b: &UOp) -> Result<UOp> {
-    let body = in_f64([a, b], |[a, b], digits| logarithm::logaddexp(&a, &b, digits))?;
+    let body = in_f64([a, b], |[a, b], digits| {
+        logarithm::logaddexp(&a, &b, digits)
+    })?;
     node("logaddexp", body, &[a, b])
 }
 

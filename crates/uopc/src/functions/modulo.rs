@@ -1,5 +1,6 @@
 //! Remainders of floats, exact as C's and Python's are.
 
+use super::num::Test;
 use super::{Digits, Num};
 use crate::ir::DType;
 use crate::ir::uop::UOp;
@@ -31,29 +32,34 @@ pub(super) fn fmod(dtype: DType) -> impl Fn(&Num, &Num, Digits) -> Num {
     }
 }
 
+/// Whether a remainder with the sign of a must become one with the sign of b.
+fn differs(rest: &Num, b: &Num) -> Test {
+    let signs = rest.is_negative().differs(&b.is_negative());
+    rest.equals(0.0).not().and(&signs)
+}
+
 /// a - floor(a / b) * b; has the sign of b.
 pub(super) fn remainder(dtype: DType) -> impl Fn(&Num, &Num, Digits) -> Num {
     move |a, b, digits| {
         let rest = fmod(dtype)(a, b, digits);
+        let other = differs(&rest, b).select(&rest + b, &rest);
         let zero = b.is_negative().select(-0.0, &b.number(0.0));
-        let is_zero = rest.equals(0.0);
-        let differ = Num(rest.0.clone()).is_negative().0.cmpne(&b.is_negative().0);
-        let differ = super::num::Test(differ.expect("two bools of one shape"));
-        let other = differ.select(&rest + b, &rest);
-        is_zero.select(&zero, &other)
+        rest.equals(0.0).select(&zero, &other)
     }
 }
 
-/// floor(a / b) of the exact quotient, rounded once more where it has more digits than a float.
+/// floor(a / b) of the exact quotient, as NumPy finds it: what the remainder leaves of a is divided, and
+/// the quotient, which is whole but for rounding, is rounded.
 pub(super) fn floor_divide(dtype: DType) -> impl Fn(&Num, &Num, Digits) -> Num {
     move |a, b, digits| {
-        let rest = remainder(dtype)(a, b, digits);
-        let quotient = (a - rest) / b;
+        let rest = fmod(dtype)(a, b, digits);
+        let quotient = (a - &rest) / b;
+        let quotient = differs(&rest, b).select(&quotient - 1.0, &quotient);
         let plain = a / b;
         let down = floor(&quotient);
         let nearest = (&quotient - &down).above(0.5).select(&down + 1.0, &down);
         let zero = plain.is_negative().select(-0.0, &plain.number(0.0));
-        let found = nearest.equals(0.0).select(&zero, &nearest);
+        let found = quotient.equals(0.0).select(&zero, &nearest);
         b.equals(0.0).select(plain.trunc(), &found)
     }
 }

@@ -134,6 +134,10 @@ impl Test {
         Test(fits(self.0.or(&other.0)))
     }
 
+    pub fn differs(&self, other: &Test) -> Test {
+        Test(fits(self.0.cmpne(&other.0)))
+    }
+
     pub fn not(&self) -> Test {
         Test(fits(self.0.logical_not()))
     }

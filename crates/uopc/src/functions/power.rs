@@ -52,13 +52,16 @@ fn power_in_parts(size: &Num, y: &Num) -> Num {
     let high = fine.select(&high, &size.log2());
     let exponent = size.equals(1.0).select(0.0, &(y * &high));
     let rest = y.product_rest(&high, &exponent) + y * low;
-    // Where the exponent is far out of range, so that the rest may be infinite, it does not count.
+    // Where the exponent is far out of range or y infinite beside 1, the rest may be anything.
     let counts = fine
+        .and(&size.equals(1.0).not())
         .and(&exponent.below(2000.0))
         .and(&exponent.above(-2000.0));
     let rest = counts.select(rest, &exponent.number(0.0));
     let power = exponent.exp2();
-    let correction = power.below(f64::INFINITY).select(&power, &power.number(0.0));
+    let correction = power
+        .below(f64::INFINITY)
+        .select(&power, &power.number(0.0));
     &power + correction * (rest * LN_2)
 }
 
@@ -95,8 +98,14 @@ pub(super) fn hypot(a: &Num, b: &Num, digits: Digits) -> Num {
             // Powers of two bring squares into range and are exact.
             let up = large.below(1e-140);
             let down = large.above(1e140);
-            let scale = down.select(2f64.powi(-600), &up.select(2f64.powi(600), &large.number(1.0)));
-            let back = down.select(2f64.powi(600), &up.select(2f64.powi(-600), &large.number(1.0)));
+            let scale = down.select(
+                2f64.powi(-600),
+                &up.select(2f64.powi(600), &large.number(1.0)),
+            );
+            let back = down.select(
+                2f64.powi(600),
+                &up.select(2f64.powi(-600), &large.number(1.0)),
+            );
             let (large, small) = (large * &scale, small * &scale);
             large.fma(&large, &(&small * &small)).sqrt() * back
         }

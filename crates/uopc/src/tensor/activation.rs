@@ -147,6 +147,8 @@ impl Tensor {
         let _site = Site::caller().enter();
         let x = self.cast(real(self.dtype()))?;
         let scaled = x.mul(beta)?;
-        scaled.gt(threshold)?.where_(&x, scaled.softplus()?.div(beta)?)
+        scaled
+            .gt(threshold)?
+            .where_(&x, scaled.softplus()?.div(beta)?)
     }
 }

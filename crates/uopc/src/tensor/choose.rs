@@ -1,11 +1,11 @@
 //! Signs, bounds, questions about single numbers, and choices between two.
 
 use super::elementwise::{binary_methods, combine, no_bool, plain_functions, real, same};
-use super::operand::{number, unify, unify_as, Unified};
+use super::operand::{Unified, number, unify, unify_as};
 use super::{DType, Operand, Result, Site, Tensor, UOp, dtype_error, formulas};
 use crate::functions::Num;
-use crate::ir::op::Op;
 use crate::ir::Scalar;
+use crate::ir::op::Op;
 
 plain_functions! {
     /// 1, 0 or -1: whether x is above, at or below 0; NaN stays NaN. The derivative is 0.
@@ -120,7 +120,9 @@ impl Tensor {
     pub fn clamp_min(&self, low: impl Into<Operand>) -> Result<Tensor> {
         let _site = Site::caller().enter();
         let pair = unify("clamp_min", [&self.into(), &low.into()])?;
-        combine("clamp_min", pair, |_, x, low| limited(x, low, x.cmplt(low)?))
+        combine("clamp_min", pair, |_, x, low| {
+            limited(x, low, x.cmplt(low)?)
+        })
     }
 
     /// [`clamp`](Self::clamp) with an upper bound alone.
@@ -131,7 +133,9 @@ impl Tensor {
     pub fn clamp_max(&self, high: impl Into<Operand>) -> Result<Tensor> {
         let _site = Site::caller().enter();
         let pair = unify("clamp_max", [&self.into(), &high.into()])?;
-        combine("clamp_max", pair, |_, x, high| limited(x, high, high.cmplt(x)?))
+        combine("clamp_max", pair, |_, x, high| {
+            limited(x, high, high.cmplt(x)?)
+        })
     }
 
     /// x with other numbers for NaN and infinities: without `high` and `low` the largest and least finite
@@ -170,7 +174,10 @@ impl Tensor {
             }
         };
         if mask.dtype() != DType::Bool {
-            let message = format!("the mask is {}, not bool; compare it with something", mask.dtype());
+            let message = format!(
+                "the mask is {}, not bool; compare it with something",
+                mask.dtype()
+            );
             return Err(dtype_error("masked_fill", message));
         }
         mask.where_(value, self)
@@ -212,14 +219,15 @@ impl Tensor {
         equal_nan: bool,
     ) -> Result<Tensor> {
         let _site = Site::caller().enter();
-        let Unified {
-            nodes: [a, b], ..
-        } = unify("isclose", [&self.into(), &other.into()])?;
+        let Unified { nodes: [a, b], .. } = unify("isclose", [&self.into(), &other.into()])?;
         let same = a.eq(&b)?;
         let (x, y) = (Num(a.cast(DType::F64)?), Num(b.cast(DType::F64)?));
         let distance = (&x - &y).magnitude();
         let room = y.magnitude() * rtol + atol;
-        let within = distance.above(&room).not().and(&distance.below(f64::INFINITY));
+        let within = distance
+            .above(&room)
+            .not()
+            .and(&distance.below(f64::INFINITY));
         // Beside a finite number an infinity is never close, whatever rtol times it is.
         let mut close = same.or(&within.0)?;
         if equal_nan {

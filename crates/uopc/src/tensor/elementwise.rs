@@ -226,8 +226,6 @@ plain_functions! {
     };
     /// x * x.
     square = |x| x.mul(x);
-    /// Rounds a float towards zero.
-    trunc = UOp::trunc;
     /// "not" of bools; flips the bits of integers.
     not = formulas::not;
 }

@@ -1,6 +1,7 @@
 //! Functions made of the language's ops, in forms that keep their accuracy, their derivatives at
 //! kinks and their limits at infinity. All take and return nodes.
 
+use crate::functions::Num;
 use crate::ir::{DType, Scalar, UOp};
 
 use super::Result;
@@ -86,7 +87,8 @@ pub(super) fn sigmoid(x: &UOp) -> Result<UOp> {
     })
 }
 
-/// Where |x| is small an odd polynomial, elsewhere (1-z)/(1+z) with z = exp(-2|x|).
+/// Where |x| is small an odd polynomial, elsewhere (1-z)/(1+z) with z = exp(-2|x|), both with the sign
+/// of x, that of -0 included.
 pub(super) fn tanh(x: &UOp) -> Result<UOp> {
     widened(x, |x| {
         let (limit, coefficients) = match x.dtype() {
@@ -94,16 +96,18 @@ pub(super) fn tanh(x: &UOp) -> Result<UOp> {
             _ => (0.625, TANH_F32),
         };
         let one = x.full_like(1.0)?;
-        let m = magnitude(x)?;
+        let negative = Num(x.clone()).is_negative().0;
+        let m = negative.where_(&x.neg()?, x)?;
         let small = m.cmplt(&x.full_like(limit)?)?;
         // A value that the polynomial can't take is kept out of it: its powers would overflow, and
         // the gradient of a branch that is not taken must not become 0 * inf.
-        let s = small.where_(x, &x.full_like(0.0)?)?;
+        let s = small.where_(&m, &x.full_like(0.0)?)?;
         let s2 = s.mul(&s)?;
         let odd = s.mul(&s2)?.mulacc(&polynomial(&s2, coefficients)?, &s)?;
         let z = m.mul(&x.full_like(-2.0)?)?.exp()?;
         let t = one.sub(&z)?.div(&one.add(&z)?)?;
-        small.where_(&odd, &is_negative(x)?.where_(&t.neg()?, &t)?)
+        let y = small.where_(&odd, &t)?;
+        negative.where_(&y.neg()?, &y)
     })
 }
 

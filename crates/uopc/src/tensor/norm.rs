@@ -115,10 +115,17 @@ fn norm(x: &UOp, axes: &[usize], p: f64) -> Result<UOp> {
     match p {
         p if p == f64::INFINITY || p == f64::NEG_INFINITY => {
             if axes.iter().any(|&k| x.shape()[k] == 0) {
-                let message = format!("no elements of shape {} have a largest magnitude", x.shape());
+                let message = format!(
+                    "no elements of shape {} have a largest magnitude",
+                    x.shape()
+                );
                 return Err(shape_error("norm", message));
             }
-            if p > 0.0 { max(&size, axes) } else { min(&size, axes) }
+            if p > 0.0 {
+                max(&size, axes)
+            } else {
+                min(&size, axes)
+            }
         }
         0.0 => total(&x.cast(DType::Bool)?.cast(x.dtype())?),
         1.0 => total(&size),

@@ -4,6 +4,8 @@ use super::elementwise::plain_functions;
 use super::{DType, Result, Site, Tensor, UOp, dtype_error};
 
 plain_functions! {
+    /// Rounds a float towards zero; integers stay what they are.
+    trunc = |x: &UOp| floats(x, UOp::trunc);
     /// Rounds a float down; integers stay what they are.
     floor = floor;
     /// Rounds a float up; integers stay what they are.
