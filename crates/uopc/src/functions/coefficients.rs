@@ -2,6 +2,9 @@
 //!
 //! Of each pair the short one is for results that are rounded to f32, the long one for f64.
 
+// A coefficient may be a constant that has a name; it is a fitted number all the same.
+#![allow(clippy::approx_constant)]
+
 /// (atan(t) - t) / t^3 in powers of t^2, for |t| up to sqrt(2) - 1.
 /// Its relative error is below 2^-29.
 pub(super) const ATAN_SHORT: &[f64] = &[

@@ -113,7 +113,7 @@ fn norm(x: &UOp, axes: &[usize], p: f64) -> Result<UOp> {
     let size = formulas::abs(x)?;
     let total = |terms: &UOp| reduce(terms, ReduceOp::Add, axes);
     match p {
-        p if p == f64::INFINITY || p == f64::NEG_INFINITY => {
+        p if p.is_infinite() => {
             if axes.iter().any(|&k| x.shape()[k] == 0) {
                 let message = format!(
                     "no elements of shape {} have a largest magnitude",
