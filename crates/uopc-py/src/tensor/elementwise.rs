@@ -182,7 +182,7 @@ unary! {
     /// >>> Tensor([1, -3]).square()
     /// Tensor([1, 9], shape=(2,), dtype=i32)
     square => square;
-    /// Rounds floats towards zero.
+    /// Rounds floats towards zero; integers stay what they are.
     ///
     /// >>> Tensor([1.7, -1.7]).trunc()
     /// Tensor([ 1., -1.], shape=(2,), dtype=f32)

@@ -86,13 +86,15 @@ pub(super) fn atan2(y: &Num, x: &Num, digits: Digits) -> Num {
 }
 
 /// The gradient of the angle: (x, -y) / (x^2 + y^2), with the coordinates scaled so that squares
-/// stay in range; NaN at the origin.
+/// stay in range; NaN at the origin, 0 where a coordinate is infinite.
 pub(super) fn atan2_slope(y: &Num, x: &Num, k: usize) -> Num {
     let size = y.magnitude().max(&x.magnitude());
-    let (u, v) = (y / &size, x / &size);
+    let infinite = size.equals(f64::INFINITY);
+    let scale = infinite.select(1.0, &size);
+    let (u, v) = (y / &scale, x / &scale);
     let square = &u * &u + &v * &v;
     let top = if k == 0 { v } else { -u };
-    top / square / size
+    infinite.select(0.0, &(top / square / scale))
 }
 
 /// The angle of the point (sqrt(1 - x^2), x).

@@ -29,7 +29,7 @@ use crate::ir::op::Op;
 use crate::ir::uop::{Sources, UOp};
 
 pub(crate) use num::Num;
-pub use power::pow;
+pub use power::{pow, pow_short};
 pub use whole::whole_pow;
 
 /// A function that [`known`] finds.
@@ -178,7 +178,12 @@ const TWO: &[Known] = &[
     Known {
         name: "pow",
         arguments: 2,
-        slope: power::slope,
+        slope: |x, y, k| power::slope(pow, x, y, k),
+    },
+    Known {
+        name: "pow_short",
+        arguments: 2,
+        slope: |x, y, k| power::slope(pow_short, x, y, k),
     },
     Known {
         name: "atan2",

@@ -16,6 +16,15 @@ pub fn pow(x: &UOp, y: &UOp) -> Result<UOp> {
     node("pow", body, &[x, y])
 }
 
+/// The same of f64 whose result is rounded to a narrower float: good to 2^-40 of it.
+///
+/// # Errors
+/// When the arguments are no f64 of one shape.
+pub fn pow_short(x: &UOp, y: &UOp) -> Result<UOp> {
+    let body = in_f64([x, y], |[x, y], _| value(&x, &y, Digits::Short))?;
+    node("pow_short", body, &[x, y])
+}
+
 /// 2^(y log2 |x|), with its sign.
 fn value(x: &Num, y: &Num, digits: Digits) -> Num {
     let size = x.magnitude();
@@ -70,14 +79,19 @@ fn power_in_parts(size: &Num, y: &Num) -> Num {
 /// The first is 0 where y is, although x^(y-1) is infinite at x = 0. The second is 0 at x = 0 for
 /// y from 0 up, although the logarithm is infinite; for negative x it is NaN, as the power is
 /// defined for single exponents only.
-pub(super) fn slope(x: &[UOp], value: &UOp, k: usize) -> Result<UOp> {
+pub(super) fn slope(
+    power: fn(&UOp, &UOp) -> Result<UOp>,
+    x: &[UOp],
+    value: &UOp,
+    k: usize,
+) -> Result<UOp> {
     let [x, y] = x else {
         unreachable!("a power has two arguments");
     };
     let zero = y.full_like(0.0)?;
     if k == 0 {
         let less = y.sub(&y.full_like(1.0)?)?;
-        let slope = y.mul(&pow(x, &less)?)?;
+        let slope = y.mul(&power(x, &less)?)?;
         return y.eq(&zero)?.where_(&zero, &slope);
     }
     let flat = x.eq(&zero)?.and(&y.cmplt(&zero)?.logical_not()?)?;

@@ -11,20 +11,76 @@ const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
 functions! {
     /// x times the chance that a normal variable is below x: x/2 * erfc(-x / sqrt 2); 0 at -inf.
     /// [`gelu`](Tensor::gelu) is its approximation by tanh.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.0f32, 1.0]);
+    /// assert_eq!(x.gelu_exact()?.to_vec::<f32>()?, [0.0, 0.8413448]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     gelu_exact = gelu_exact;
     /// x * tanh(softplus(x)), 0 at -inf.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.0f32, 1.0]);
+    /// assert_eq!(x.mish()?.to_vec::<f32>()?, [0.0, 0.8650984]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     mish = mish;
     /// x / (1 + |x|); 1 and -1 at the infinities.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.0f32, 1.0, -3.0]);
+    /// assert_eq!(x.softsign()?.to_vec::<f32>()?, [0.0, 0.5, -0.75]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     softsign = softsign;
     /// log(sigmoid(x)) = -softplus(-x).
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.0f32, 1.0]);
+    /// assert_eq!(x.logsigmoid()?.to_vec::<f32>()?, [-0.6931472, -0.3132617]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     logsigmoid = |x: &UOp| formulas::softplus(&x.neg()?)?.neg();
     /// x between 0 and 6, else the nearer of them; the derivative at both is 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-1.0f32, 3.0, 9.0]);
+    /// assert_eq!(x.relu6()?.to_vec::<f32>()?, [0.0, 3.0, 6.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     relu6 = |x: &UOp| bounded(x, 0.0, 6.0);
     /// (x + 3) / 6 between -3 and 3, below 0 and above 1; the derivative at both ends is 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-4.0f32, 0.0, 4.0]);
+    /// assert_eq!(x.hardsigmoid()?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     hardsigmoid = hardsigmoid;
     /// x times [`hardsigmoid`](Tensor::hardsigmoid); 0 at -inf. The derivative is 0 at -3 and 1 at 3.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-4.0f32, 3.0]);
+    /// assert_eq!(x.hardswish()?.to_vec::<f32>()?, [0.0, 3.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     hardswish = hardswish;
     /// Scaled exponential linear unit: 1.0507 times x above 0, 1.0507 * 1.6733 * (e^x - 1) elsewhere.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-1.0f32, 1.0]);
+    /// assert_eq!(x.selu()?.to_vec::<f32>()?, [-1.1113307, 1.050701]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     selu = |x: &UOp| scaled_elu(x, SELU_ALPHA, 1.0, SELU_SCALE);
 }
 
@@ -96,6 +152,13 @@ fn scaled_elu(x: &UOp, alpha: f64, width: f64, scale: f64) -> Result<UOp> {
 impl Tensor {
     /// Exponential linear unit: x above 0, alpha * (e^x - 1) elsewhere. Integers become f32 first.
     ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-1.0f32, 1.0]);
+    /// assert_eq!(x.elu(1.0)?.to_vec::<f32>()?, [-0.63212055, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// None for a well-formed tensor.
     #[track_caller]
@@ -107,6 +170,13 @@ impl Tensor {
     /// Continuously differentiable ELU: x above 0, alpha * (e^(x / alpha) - 1) elsewhere. Integers become
     /// f32 first.
     ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-1.0f32, 1.0]);
+    /// assert_eq!(x.celu(2.0)?.to_vec::<f32>()?, [-0.78693867, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// None for a well-formed tensor.
     #[track_caller]
@@ -117,6 +187,13 @@ impl Tensor {
 
     /// x above 0, slope * x elsewhere, where the slope is a number or, as in PReLU, a tensor that broadcasts
     /// against x. The derivative at 0 is the slope. Integers become f32 first.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-1.0f32, 1.0]);
+    /// assert_eq!(x.leaky_relu(0.5)?.to_vec::<f32>()?, [-0.5, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the shapes do not broadcast.
@@ -130,6 +207,13 @@ impl Tensor {
     /// x between two numbers, else the nearer of them; the derivative at both is 0. See
     /// [`clamp`](Self::clamp) for one that is 1 there.
     ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-3.0f32, 0.5, 3.0]);
+    /// assert_eq!(x.hardtanh(-1.0, 1.0)?.to_vec::<f32>()?, [-1.0, 0.5, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// None for a well-formed tensor.
     #[track_caller]
@@ -139,6 +223,13 @@ impl Tensor {
     }
 
     /// log(1 + e^(beta x)) / beta, and x where beta * x is above the threshold, as in PyTorch.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.0f32, 30.0]);
+    /// assert_eq!(x.softplus_with(1.0, 20.0)?.to_vec::<f32>()?, [0.6931472, 30.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     ///
     /// # Errors
     /// None for a well-formed tensor.

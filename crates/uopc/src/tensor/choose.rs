@@ -9,36 +9,120 @@ use crate::ir::op::Op;
 
 plain_functions! {
     /// 1, 0 or -1: whether x is above, at or below 0; NaN stays NaN. The derivative is 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([3.0f32, 0.0, -2.0]);
+    /// assert_eq!(x.sign()?.to_vec::<f32>()?, [1.0, 0.0, -1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     sign = sign;
     /// Whether the sign bit is set: of -0 it is. Integers have it below 0; no NaN counts as negative.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, -0.0]);
+    /// assert_eq!(x.signbit()?.to_vec::<bool>()?, [false, true]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     signbit = is_negative;
     /// Whether it is NaN; integers never are.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, f32::NAN]);
+    /// assert_eq!(x.isnan()?.to_vec::<bool>()?, [false, true]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     isnan = |x: &UOp| x.cmpne(x);
     /// Whether it is infinite, of either sign; integers never are.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, f32::INFINITY]);
+    /// assert_eq!(x.isinf()?.to_vec::<bool>()?, [false, true]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     isinf = |x: &UOp| compared_with_infinity(x, |size, infinity| size.eq(infinity), false);
     /// Whether it is neither infinite nor NaN; integers always are.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, f32::NAN]);
+    /// assert_eq!(x.isfinite()?.to_vec::<bool>()?, [true, false]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     isfinite = |x: &UOp| compared_with_infinity(x, |size, infinity| size.cmplt(infinity), true);
     /// Whether it is 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.0f32, 2.0]);
+    /// assert_eq!(x.logical_not()?.to_vec::<bool>()?, [true, false]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     logical_not = |x: &UOp| x.cast(DType::Bool)?.logical_not();
 }
 
 binary_methods! {
     /// The magnitude of a with the sign of b, that of its zeros included. The derivative by a is 0 at 0, as
     /// that of the magnitude; that by b is 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let (a, b) = (Tensor::from([1.0f32, 2.0]), Tensor::from([-0.0f32, 5.0]));
+    /// assert_eq!(a.copysign(&b)?.to_vec::<f32>()?, [-1.0, 2.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     copysign(real) = |_, a, b| {
         let size = formulas::abs(a)?;
         is_negative(b)?.where_(&size.neg()?, &size)
     };
     /// Whether both are not 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let (a, b) = (Tensor::from([0, 2, 0]), Tensor::from([1, 1, 0]));
+    /// assert_eq!(a.logical_and(&b)?.to_vec::<bool>()?, [false, true, false]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     logical_and(same) = |_, a, b| a.cast(DType::Bool)?.and(&b.cast(DType::Bool)?);
     /// Whether at least one is not 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let (a, b) = (Tensor::from([0, 2, 0]), Tensor::from([1, 1, 0]));
+    /// assert_eq!(a.logical_or(&b)?.to_vec::<bool>()?, [true, true, false]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     logical_or(same) = |_, a, b| a.cast(DType::Bool)?.or(&b.cast(DType::Bool)?);
     /// Whether one is 0 and the other is not.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let (a, b) = (Tensor::from([0, 2, 0]), Tensor::from([1, 1, 0]));
+    /// assert_eq!(a.logical_xor(&b)?.to_vec::<bool>()?, [true, false, false]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     logical_xor(same) = |_, a, b| a.cast(DType::Bool)?.xor(&b.cast(DType::Bool)?);
     /// The bits of integers shifted left by b: 0 if b is negative or not below their width.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1, 3]);
+    /// assert_eq!(x.shl(2)?.to_vec::<i32>()?, [4, 12]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     shl(same) = |_, a, b| UOp::new(Op::Shl, vec![a.clone(), b.clone()]);
     /// The bits of integers shifted right by b, copies of the sign coming in; if b is negative or not below
     /// their width, nothing but those is left.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([8, -8]);
+    /// assert_eq!(x.shr(1)?.to_vec::<i32>()?, [4, -4]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     shr(same) = |_, a, b| UOp::new(Op::Shr, vec![a.clone(), b.clone()]);
 }
 
@@ -98,6 +182,13 @@ impl Tensor {
     /// x, but `low` where it is less and `high` where it is more; NaN stays NaN. Where `low` is above `high`
     /// it is `high`. The derivative by x is 1 at the bounds, too, and 0 beyond.
     ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-1.0f32, 0.5, 2.0]);
+    /// assert_eq!(x.clamp(0, 1)?.to_vec::<f32>()?, [0.0, 0.5, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the shapes do not broadcast.
     #[track_caller]
@@ -141,6 +232,13 @@ impl Tensor {
     /// x with other numbers for NaN and infinities: without `high` and `low` the largest and least finite
     /// ones of the dtype. Integers stay what they are. No gradient flows to what was replaced.
     ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([f32::NAN, f32::INFINITY, 1.0]);
+    /// assert_eq!(x.nan_to_num(0.0, Some(9.0), None)?.to_vec::<f32>()?, [0.0, 9.0, 1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// None for a well-formed tensor.
     #[track_caller]
@@ -160,6 +258,13 @@ impl Tensor {
     }
 
     /// x with `value` where the mask is true, in x's dtype.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, -2.0]);
+    /// assert_eq!(x.masked_fill(&x.lt(0)?, 0)?.to_vec::<f32>()?, [1.0, 0.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the mask is no bool, when the shapes do not broadcast, or the value does not fit the dtype.
@@ -186,6 +291,13 @@ impl Tensor {
     /// The number between x and `end` at `weight`: x + weight * (end - x), computed from the nearer end, so
     /// that weights 0 and 1 give the ends. Integers become f32 first.
     ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.0f32, 10.0]);
+    /// assert_eq!(x.lerp(20, 0.25)?.to_vec::<f32>()?, [5.0, 12.5]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// When the shapes do not broadcast.
     #[track_caller]
@@ -207,6 +319,14 @@ impl Tensor {
 
     /// Whether numbers are equal or |a - b| <= `atol` + `rtol` * |b|, compared in f64. NaN is close to none,
     /// or to NaN with `equal_nan`; an infinity is close to itself alone.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, 2.0]);
+    /// let close = x.isclose(Tensor::from([1.000001f32, 2.1]), 1e-5, 1e-8, false)?;
+    /// assert_eq!(close.to_vec::<bool>()?, [true, false]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When the shapes do not broadcast.

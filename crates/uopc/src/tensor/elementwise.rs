@@ -71,18 +71,39 @@ binary_methods! {
     div(real) = |_, a, b| a.div(b);
     /// a / b rounded down. Integers: 0 where b is 0. Floats: infinite or NaN there, and NaN of infinities,
     /// as in NumPy; no gradient flows through it.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-7.5f32, 7.5]);
+    /// assert_eq!(x.floordiv(2)?.to_vec::<f32>()?, [-4.0, 3.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     floordiv(same) = |_, a, b| match a.dtype().is_float() {
         true => f::floor_divide(a, b),
         false => a.floordiv(b),
     };
     /// What [`floordiv`](Tensor::floordiv) leaves: has the sign of b. Of floats it is exact, NaN where b is 0
     /// or a infinite; the gradient is 1 for a and -floor(a / b) for b.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-7.5f32, 7.5]);
+    /// assert_eq!(x.floormod(2)?.to_vec::<f32>()?, [0.5, 1.5]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     floormod(same) = |_, a, b| match a.dtype().is_float() {
         true => f::remainder(a, b),
         false => a.floormod(b),
     };
     /// What is left of a / b rounded towards zero: has the sign of a, as C's `fmod` and its `%`. Of floats it
     /// is exact, NaN where b is 0 or a infinite; of integers 0 where b is 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let (a, b) = (Tensor::from([-7.5f32, 7.5]), Tensor::from([2.0f32, -2.0]));
+    /// assert_eq!(a.fmod(&b)?.to_vec::<f32>()?, [-1.5, 1.5]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     fmod(same) = |_, a, b| match a.dtype().is_float() {
         true => f::fmod(a, b),
         false => formulas::whole_fmod(a, b),

@@ -39,11 +39,25 @@ reductions! {
     /// The square root of the variance whose sum of squares is divided by N - `correction`, where N is the
     /// number of elements: 0 for the deviation of all there are, 1 for the estimate from a sample. Integers
     /// become f32 first. The gradient is 0 where the deviation is.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.0f32, 5.0]);
+    /// assert_eq!(x.std(.., 0.0)?.item()?, 2.0);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     std, std_keepdim(correction: f64) = |x: &UOp, axes: &[usize], correction| {
         in_floats(x, |x| root(&var(x, axes, correction)?))
     };
     /// log of the sum of e^x, safe for numbers of any size: -inf for nothing but -inf and for no elements.
     /// Integers become f32 first.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([[0.0f32, 0.0], [1000.0, 0.0]]);
+    /// assert_eq!(x.logsumexp(1)?.to_vec::<f32>()?, [0.6931472, 1000.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     logsumexp, logsumexp_keepdim() = |x: &UOp, axes: &[usize]| in_floats(x, |x| logsumexp(x, axes));
     /// The p-norm: (sum of |x|^p)^(1/p), the largest magnitude for infinity, the least for minus infinity,
     /// how many are not 0 for 0. Integers become f32 first. Squares of an f32 overflow at 1.8e19.
@@ -60,12 +74,31 @@ reductions! {
     /// ```
     norm, norm_keepdim(p: f64) = |x: &UOp, axes: &[usize], p| in_floats(x, |x| norm(x, axes, p));
     /// How many elements are not 0, as i64; a NaN is not 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([[0, 5], [1, 2]]);
+    /// assert_eq!(x.count_nonzero(0)?.to_vec::<i64>()?, [1, 2]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     count_nonzero, count_nonzero_keepdim() = |x: &UOp, axes: &[usize]| {
         reduce(&x.cast(DType::Bool)?.cast(DType::I64)?, ReduceOp::Add, axes)
     };
     /// The sum of what is not NaN. Bools and integers of up to 16 bits are added as i32 or u32.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// assert_eq!(Tensor::from([1.0f32, f32::NAN, 2.0]).nansum(..)?.item()?, 3.0);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     nansum, nansum_keepdim() = |x: &UOp, axes: &[usize]| sum(&without_nan(x)?, axes);
     /// The mean of what is not NaN; NaN if nothing is left. Integers become f32 first.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// assert_eq!(Tensor::from([1.0f32, f32::NAN, 2.0]).nanmean(..)?.item()?, 1.5);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     nanmean, nanmean_keepdim() = |x: &UOp, axes: &[usize]| in_floats(x, |x| {
         let counted = x.eq(x)?.cast(x.dtype())?;
         reduce(&without_nan(x)?, ReduceOp::Add, axes)?.div(&reduce(&counted, ReduceOp::Add, axes)?)
@@ -74,6 +107,13 @@ reductions! {
 
 impl Tensor {
     /// The smallest and the largest element; see [`min`](Self::min) and [`max`](Self::max).
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let (least, most) = Tensor::from([3, 1, 2]).aminmax(..)?;
+    /// assert_eq!((least.item()?, most.item()?), (1.0, 3.0));
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     ///
     /// # Errors
     /// When an axis does not exist or is named twice.
@@ -131,10 +171,15 @@ fn norm(x: &UOp, axes: &[usize], p: f64) -> Result<UOp> {
         1.0 => total(&size),
         2.0 => root(&total(&x.mul(x)?)?),
         p => {
+            let power = if x.dtype() == DType::F64 {
+                f::pow
+            } else {
+                f::pow_short
+            };
             let wide = size.cast(DType::F64)?;
-            let powers = f::pow(&wide, &wide.full_like(p)?)?;
+            let powers = power(&wide, &wide.full_like(p)?)?;
             let total = total(&powers)?;
-            let root = f::pow(&total, &total.full_like(1.0 / p)?)?;
+            let root = power(&total, &total.full_like(1.0 / p)?)?;
             let root = Num(root);
             // At 0 the root is steep and what is below is at rest.
             let flat = Num(total).equals(0.0);

@@ -103,10 +103,12 @@ fn constant_power(x: &UOp, power: f64) -> Result<UOp> {
     if whole && power.abs() <= most_factors(x.dtype()) {
         return whole_power(&x.cast(DType::F64)?, power)?.cast(x.dtype());
     }
-    let dtype = x.dtype();
-    // The power as the narrow dtype rounds it would be another one.
-    let x = x.cast(DType::F64)?;
-    f::pow(&x, &x.full_like(power)?)?.cast(dtype)
+    if x.dtype() == DType::F64 {
+        return f::pow(x, &x.full_like(power)?);
+    }
+    // In f64, as the power that the narrow dtype holds may be another one.
+    let wide = x.cast(DType::F64)?;
+    f::pow_short(&wide, &wide.full_like(power)?)?.cast(x.dtype())
 }
 
 /// By repeated squaring, on integers with wrap-around. A negative power is one of 1/x, whose

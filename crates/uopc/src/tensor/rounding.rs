@@ -5,16 +5,44 @@ use super::{DType, Result, Site, Tensor, UOp, dtype_error};
 
 plain_functions! {
     /// Rounds a float towards zero; integers stay what they are.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.7f32, -1.7]);
+    /// assert_eq!(x.trunc()?.to_vec::<f32>()?, [1.0, -1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     trunc = |x: &UOp| floats(x, UOp::trunc);
     /// Rounds a float down; integers stay what they are.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.7f32, -1.2]);
+    /// assert_eq!(x.floor()?.to_vec::<f32>()?, [1.0, -2.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     floor = floor;
     /// Rounds a float up; integers stay what they are.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.2f32, -1.7]);
+    /// assert_eq!(x.ceil()?.to_vec::<f32>()?, [2.0, -1.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     ceil = |x: &UOp| floats(x, |x| {
         let t = x.trunc()?;
         t.cmplt(x)?.where_(&t.add(&t.full_like(1.0)?)?, &t)
     });
     /// What rounding towards zero takes away: x - trunc(x), with the sign of x. NaN of infinities. The
     /// derivative is 1.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([1.75f32, -1.25]);
+    /// assert_eq!(x.frac()?.to_vec::<f32>()?, [0.75, -0.25]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     frac = |x: &UOp| {
         if !x.dtype().is_float() {
             return Err(dtype_error("frac", format!("{} has no fraction; cast to a float", x.dtype())));
@@ -22,6 +50,13 @@ plain_functions! {
         x.sub(&x.trunc()?)
     };
     /// Rounds a float to the nearest whole number, a half to the even one; integers stay what they are.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([0.5f32, 1.5, -2.6]);
+    /// assert_eq!(x.round()?.to_vec::<f32>()?, [0.0, 2.0, -3.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
     round = |x: &UOp| floats(x, round_half_even);
 }
 
