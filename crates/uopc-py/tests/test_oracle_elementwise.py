@@ -487,7 +487,7 @@ def test_a_float_as_power_makes_floats_of_integers(dtype):
 
 def test_powers_that_are_refused():
     t = Tensor([1.0])
-    for wrong in (lambda: t**t, lambda: 2**t, lambda: t.pow(t), lambda: pow(t, 2, 3)):
+    for wrong in (lambda: pow(t, 2, 3), lambda: t ** "2", lambda: t.pow([1.0])):
         with pytest.raises(TypeError):
             wrong()
 

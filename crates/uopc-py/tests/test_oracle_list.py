@@ -108,7 +108,7 @@ EXAMPLES = {
     "log10": (p.log10(), np.log10(P)),
     "rsqrt": (p.rsqrt(), 1 / np.sqrt(P)),
     "erf": (x.erf(), ERF),
-    "erfc": (x.erfc(), 1 - ERF),
+    "erfc": (x.erfc(), np.vectorize(math.erfc)(X)),
     "floor": (x.floor(), np.floor(X)),
     "ceil": (x.ceil(), np.ceil(X)),
     "round": (x.round(), np.round(X)),

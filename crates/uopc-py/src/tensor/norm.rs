@@ -43,7 +43,7 @@ choices! {
     /// Raises ValueError if an axis does not exist or is named twice.
     ///
     /// >>> Tensor([[0.0, 0.0], [1000.0, 0.0]]).logsumexp(1)
-    /// Tensor([6.9315e-01, 1.0000e+03], shape=(2,), dtype=f32)
+    /// Tensor([   0.6931, 1000.0000], shape=(2,), dtype=f32)
     logsumexp, logsumexp_keepdim;
     /// How many elements along axes are not 0, as i64; a NaN is not 0.
     ///

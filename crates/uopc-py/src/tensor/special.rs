@@ -61,7 +61,7 @@ unary! {
     /// The inverse of cosh, from 0 up; NaN below 1. Integers and bools become f32 first.
     ///
     /// >>> Tensor([1.0, 2.0]).acosh()
-    /// Tensor([0.0000, 1.3170], shape=(2,), dtype=f32)
+    /// Tensor([0.000, 1.317], shape=(2,), dtype=f32)
     acosh;
     /// The inverse of tanh: infinite at -1 and 1, NaN outside. Integers and bools become f32 first.
     ///
@@ -222,7 +222,7 @@ binary! {
     /// Raises ValueError if the shapes do not broadcast.
     ///
     /// >>> Tensor([0.0, 1000.0]).logaddexp(Tensor([0.0, 0.0]))
-    /// Tensor([6.9315e-01, 1.0000e+03], shape=(2,), dtype=f32)
+    /// Tensor([   0.6931, 1000.0000], shape=(2,), dtype=f32)
     logaddexp => logaddexp;
     /// The magnitude of self with the sign of other, that of its zeros included.
     ///
@@ -332,15 +332,21 @@ impl PyTensor {
         PyTensor::build(py, || self.tensor.leaky_relu(slope))
     }
 
-    /// self between two numbers, else the nearer of them; the derivative at both is 0.
+    /// self between two numbers, by default -1 and 1, else the nearer of them; the derivative at both is 0.
     ///
     /// See clamp for one that is 1 there. Integers and bools become f32 first.
     ///
     /// >>> Tensor([-3.0, 0.5, 3.0]).hardtanh()
     /// Tensor([-1.0, 0.5, 1.0], shape=(3,), dtype=f32)
-    #[pyo3(signature = (min_val=-1.0, max_val=1.0))]
-    fn hardtanh(&self, py: Python<'_>, min_val: f64, max_val: f64) -> PyResult<PyTensor> {
-        PyTensor::build(py, || self.tensor.hardtanh(min_val, max_val))
+    #[pyo3(signature = (min_val=None, max_val=None))]
+    fn hardtanh(
+        &self,
+        py: Python<'_>,
+        min_val: Option<f64>,
+        max_val: Option<f64>,
+    ) -> PyResult<PyTensor> {
+        let (low, high) = (min_val.unwrap_or(-1.0), max_val.unwrap_or(1.0));
+        PyTensor::build(py, || self.tensor.hardtanh(low, high))
     }
 
     /// self, the same tensor.
