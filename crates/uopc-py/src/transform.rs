@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use uopc::transform::gradcheck::{GradcheckOptions, GradcheckReport, Verdict, gradcheck};
-use uopc::transform::{Function, Mode, flat, flat_hessian, flat_hvp, flat_jacobian};
+use uopc::transform::{Function, Mode, flat};
 use uopc::{Error, Result, Tensor};
 
 use crate::convert::{Real, Tensors};
@@ -144,7 +144,7 @@ fn transform_jacobian(
         "reverse" => Mode::Reverse,
         _ => Mode::Best,
     };
-    let rows = transformed(py, f, |f, _| flat_jacobian(f, &args.0, &wrt, mode))?;
+    let rows = transformed(py, f, |f, _| flat::jacobian(f, &args.0, &wrt, mode))?;
     Ok(wrapped_rows(rows))
 }
 
@@ -156,7 +156,7 @@ fn transform_hessian(
     args: Tensors,
     wrt: Vec<usize>,
 ) -> PyResult<Vec<Vec<PyTensor>>> {
-    let rows = transformed(py, f, |f, _| flat_hessian(f, &args.0, &wrt))?;
+    let rows = transformed(py, f, |f, _| flat::hessian(f, &args.0, &wrt))?;
     Ok(wrapped_rows(rows))
 }
 
@@ -168,7 +168,7 @@ fn transform_hvp(
     primals: Tensors,
     tangents: Tensors,
 ) -> PyResult<Vec<PyTensor>> {
-    let (_, products) = transformed(py, f, |f, _| flat_hvp(f, &primals.0, &tangents.0))?;
+    let (_, products) = transformed(py, f, |f, _| flat::hvp(f, &primals.0, &tangents.0))?;
     Ok(wrapped(products))
 }
 

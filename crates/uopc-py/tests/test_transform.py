@@ -484,6 +484,11 @@ def test_gradcheck_finds_what_is_right_and_what_is_wrong():
     # Quotients of a large step are far off, and more so than those of half of it.
     assert not gradcheck(lambda x: x.exp(), t(X), step=1e-1, directions=1)
     assert gradcheck(lambda x: x.exp(), t(X), step=1e-1, tolerance=0.1, directions=1)
+    # A gradient that is wrong.
+    wrong = uopc.custom(lambda x: x * x, vjp=lambda args, y, g: 3 * args[0] * g)
+    report = gradcheck(wrong, t(X), second_order=False)
+    assert not report and report.comparisons[0].verdict == "differ"
+    assert "differ" in str(report).splitlines()[-1]
     again = gradcheck(lambda x: x.exp(), t(X), seed=1)
     assert again.comparisons[0].found != gradcheck(lambda x: x.exp(), t(X), seed=2).comparisons[0].found
 

@@ -8,7 +8,7 @@ use uopc::compile::Engine;
 use uopc::debug::Settings;
 use uopc::nn::{Linear, Module};
 use uopc::tensor::with_engine;
-use uopc::transform::{self, Mode, flat_jacobian, grad_at};
+use uopc::transform::{self, Mode, flat, grad_at};
 use uopc::{
     DType, Error, Result, Tensor, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp,
     value_and_grad, vjp, vmap,
@@ -378,7 +378,7 @@ fn jacobians_of_several_results_and_arguments() {
     let f = |args: &[Tensor]| Ok(vec![args[0].mul(&args[1])?, args[1].sum(..)?]);
     let args = [scalar(2.0), f64s(&[3.0, 4.0])];
     for mode in [Mode::Forward, Mode::Reverse, Mode::Best] {
-        let blocks = flat_jacobian(&f, &args, &[0, 1], mode).unwrap();
+        let blocks = flat::jacobian(&f, &args, &[0, 1], mode).unwrap();
         close(&blocks[0][0], &[3.0, 4.0]);
         close(&blocks[0][1], &[2.0, 0.0, 0.0, 2.0]);
         close(&blocks[1][0], &[0.0]);

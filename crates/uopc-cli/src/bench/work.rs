@@ -62,7 +62,11 @@ impl Workload {
                 tokens: (gpt.batch * gpt.length) as f64,
                 ..flops(gpt.flops())
             },
-            Kind::GptRatio(_) => Work::default(),
+            Kind::GptRatio(_)
+            | Kind::BlockRatio(_)
+            | Kind::CnnRatio(_)
+            | Kind::MlpRatio(_)
+            | Kind::ChainRatio(_) => Work::default(),
             Kind::CnnStep(cnn) => Work {
                 trains: true,
                 ..flops(cnn.flops())

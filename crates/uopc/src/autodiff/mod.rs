@@ -61,6 +61,7 @@ mod explain;
 mod jvp;
 mod mask;
 mod passage;
+mod place;
 mod product;
 mod repeat;
 mod reverse;

@@ -15,6 +15,7 @@ use std::f64::consts::LN_2;
 
 use super::custom::pull;
 use super::passage::is_reversal;
+use super::place::place;
 use super::product::product_of_others;
 use super::repeat::sum_of_repeats;
 use super::stop::{not_pure, unsupported};
@@ -22,21 +23,18 @@ use crate::error::Result;
 use crate::ir::composite::pad;
 use crate::ir::dtype::DType;
 use crate::ir::op::{Op, ReduceOp, StageKind};
-use crate::ir::scalar::Scalar;
 use crate::ir::uop::UOp;
 
 /// True if a small change of source k may change u: both are floats, and u depends on the
 /// source in a way that has a derivative. Elsewhere [`vjp`] is `None`.
 pub(crate) fn carries(u: &UOp, k: usize) -> bool {
-    // The body says what the value is and nothing about derivatives.
-    if matches!(u.op(), Op::Custom(_)) && k == 0 {
-        return false;
-    }
     let stops = matches!(
         u.op(),
         Op::Stage(StageKind::Detach) | Op::Trunc | Op::Bitcast(_)
     );
-    u.dtype().is_float() && u.src()[k].dtype().is_float() && !stops
+    // The body says what the value is and nothing about derivatives.
+    let is_body = matches!(u.op(), Op::Custom(_)) && k == 0;
+    u.dtype().is_float() && u.src()[k].dtype().is_float() && !stops && !is_body
 }
 
 /// What the cotangent `g` of u contributes to that of source k, or `None` if nothing can.
@@ -175,27 +173,6 @@ pub(super) fn spread(g: &UOp, x: &UOp) -> Result<UOp> {
     let mut dims = g.shape().to_vec();
     dims.resize(x.shape().rank(), 1);
     g.reshape(&dims)?.expand(x.shape())
-}
-
-/// The transpose of reading x at constant indices. Reading out of range gives 0 and passes
-/// nothing on.
-fn place(g: &UOp, x: &UOp, indices: &[UOp]) -> Result<UOp> {
-    let mut dims = vec![1; indices.len()];
-    dims.extend_from_slice(g.shape());
-    let mut out = g.reshape(&dims)?;
-    for (axis, index) in indices.iter().enumerate().rev() {
-        let n = x.shape()[axis];
-        let Op::Const(c) = index.op() else {
-            return Err(unsupported(index, "index", "give a constant"));
-        };
-        let Some(at) = usize::try_from(c.as_i128()).ok().filter(|&at| at < n) else {
-            return UOp::full(Scalar::zero(g.dtype()), x.shape());
-        };
-        let mut around = vec![(0, 0); x.shape().rank()];
-        around[axis] = (at, n - 1 - at);
-        out = pad(&out, &around)?;
-    }
-    Ok(out)
 }
 
 /// The share of each element that is a maximum of the last n axes. Ties are counted in i32, which is

@@ -11,6 +11,7 @@ pub mod composite;
 pub mod custom;
 pub mod fold;
 pub mod axes;
+pub mod pieces;
 pub mod onehot;
 pub mod scalar;
 pub mod bounds;

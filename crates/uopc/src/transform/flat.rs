@@ -7,6 +7,8 @@ use crate::ir::op::StageKind;
 use crate::ir::{Shape, UOp};
 use crate::tensor::Tensor;
 
+pub use super::jacobian::{hessian, hvp, jacobian};
+
 /// The results at `primals` and the pullback from cotangents of the results to cotangents of the
 /// arguments `wrt`.
 ///

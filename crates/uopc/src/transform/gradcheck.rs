@@ -15,7 +15,6 @@ use super::wide::widened;
 use crate::autodiff::{gradient, gradient_with, jvp};
 use crate::error::Result;
 use crate::ir::op::{Op, ReduceOp, StageKind};
-use crate::ir::site::Site;
 use crate::ir::visit::{substitute, toposort};
 use crate::ir::{DType, Shape, UOp};
 use crate::tensor::{Generator, Tensor};
@@ -449,7 +448,6 @@ pub fn error_by_step(
     steps: &[f64],
     seed: u64,
 ) -> Result<Vec<(f64, f64)>> {
-    let _site = Site::current().map(Site::enter);
     let wide: Result<Vec<Tensor>> = args
         .iter()
         .map(|x| match x.dtype().is_float() {

@@ -6,7 +6,6 @@ use crate::autodiff::{carries, vmap};
 use crate::error::Result;
 use crate::ir::composite::zeros_like;
 use crate::ir::op::{Class, Op};
-use crate::ir::site::Site;
 use crate::ir::visit::Graph;
 use crate::ir::{DType, UOp};
 use crate::tensor::Tensor;
@@ -152,7 +151,6 @@ pub fn hvp(
     primals: &[Tensor],
     tangents: &[Tensor],
 ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-    let _site = Site::current().map(Site::enter);
     let wrt = floats(primals);
     let gradients = |args: &[Tensor]| Ok(super::flat::value_and_grad(f, args, &wrt)?.1);
     super::flat::jvp(&gradients, primals, tangents)

@@ -28,7 +28,6 @@
 //!
 //! Random numbers that a function draws are drawn once, for all slices of a map alike.
 
-mod custom;
 /// The examples of the page for users run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../../docs/autodiff.md")]
@@ -39,6 +38,7 @@ struct Page;
 #[doc = include_str!("../../../../docs/diagnosis.md")]
 struct Diagnosis;
 
+mod custom;
 pub mod flat;
 pub mod gradcheck;
 mod jacobian;
@@ -58,7 +58,7 @@ use gradcheck::{GradcheckOptions, GradcheckReport};
 pub use custom::{
     CustomFunction, clip_gradient, gradient_hook, scale_gradient, stop_gradient, straight_through,
 };
-pub use jacobian::{Mode, hessian as flat_hessian, hvp as flat_hvp, jacobian as flat_jacobian};
+pub use jacobian::Mode;
 pub use trace::Function;
 pub use tree::Tree;
 
@@ -337,7 +337,7 @@ pub fn checkpoint<A: Tree, B: Tree>(f: impl Fn(&A) -> Result<B>) -> impl Fn(&A) 
 /// The Jacobian of a function between single tensors: of the result's shape followed by the
 /// argument's. It is computed in the way that takes least: one pass where each element of the result
 /// depends on the same element of the argument alone, else from tangents or from cotangents,
-/// whichever are fewer. [`flat_jacobian`] does this for several tensors.
+/// whichever are fewer. [`flat::jacobian`] does this for several tensors.
 ///
 /// ```
 /// use uopc::{Tensor, jacobian};
@@ -377,13 +377,13 @@ fn jacobian_in(
 ) -> impl Fn(&Tensor) -> Result<Tensor> {
     move |x| {
         let f = |args: &[Tensor]| Ok(vec![f(&args[0])?]);
-        let mut blocks = flat_jacobian(&f, std::slice::from_ref(x), &[0], mode)?;
+        let mut blocks = flat::jacobian(&f, std::slice::from_ref(x), &[0], mode)?;
         Ok(blocks.swap_remove(0).swap_remove(0))
     }
 }
 
 /// The Hessian of a scalar function of a single tensor, of the argument's shape twice: forward over
-/// reverse. [`flat_hessian`] does this for several tensors.
+/// reverse. [`flat::hessian`] does this for several tensors.
 ///
 /// ```
 /// use uopc::{Tensor, hessian};
@@ -399,7 +399,7 @@ fn jacobian_in(
 pub fn hessian(f: impl Fn(&Tensor) -> Result<Tensor>) -> impl Fn(&Tensor) -> Result<Tensor> {
     move |x| {
         let f = |args: &[Tensor]| Ok(vec![f(&args[0])?]);
-        let mut blocks = flat_hessian(&f, std::slice::from_ref(x), &[0])?;
+        let mut blocks = flat::hessian(&f, std::slice::from_ref(x), &[0])?;
         Ok(blocks.swap_remove(0).swap_remove(0))
     }
 }
@@ -425,7 +425,7 @@ pub fn hvp<A: Tree>(f: impl Fn(&A) -> Result<Tensor>, primals: &A, tangents: &A)
     let tensors = primals.tensors();
     let wrt = floats(&tensors);
     let flat = Flat::new(&f, primals);
-    let (_, products) = flat_hvp(&|t| flat.call(t), &tensors, &tangents.tensors())?;
+    let (_, products) = flat::hvp(&|t| flat.call(t), &tensors, &tangents.tensors())?;
     with_floats(primals, &wrt, products)
 }
 
