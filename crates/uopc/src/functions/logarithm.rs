@@ -56,7 +56,8 @@ pub(super) fn log2_parts(x: &Num) -> (Num, Num) {
 
 /// Whether [`log2_parts`] takes it, and 1 where not.
 pub(super) fn normal(x: &Num) -> (super::num::Test, Num) {
-    let fine = x.above(2.2e-308).and(&x.below(f64::INFINITY));
+    let large = x.below(f64::MIN_POSITIVE).not();
+    let fine = large.and(&x.below(f64::INFINITY));
     let safe = fine.select(x, &x.number(1.0));
     (fine, safe)
 }
@@ -68,6 +69,7 @@ pub(super) fn log10(x: &Num, digits: Digits) -> Num {
     if digits == Digits::Short {
         return plain;
     }
+    // For subnormal numbers the plain product does, which errs by about a unit in the last place.
     let (fine, safe) = normal(x);
     let (high, low) = log2_parts(&safe);
     let c = high.number(LG_2[0]);

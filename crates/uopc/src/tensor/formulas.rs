@@ -78,13 +78,16 @@ pub(super) fn log(x: &UOp) -> Result<UOp> {
     })
 }
 
-/// With z = exp(-|x|), which never overflows: z/(1+z) below 0, else 1/(1+z).
+/// The logistic function in f64, rounded once: in f32 its three roundings come to 2 units in the last place.
 pub(super) fn sigmoid(x: &UOp) -> Result<UOp> {
-    widened(x, |x| {
-        let one = x.full_like(1.0)?;
-        let z = magnitude(x)?.neg()?.exp()?;
-        is_negative(x)?.where_(&z, &one)?.div(&one.add(&z)?)
-    })
+    in_f64(x, logistic)
+}
+
+/// With z = exp(-|x|), which never overflows: z/(1+z) below 0, else 1/(1+z).
+fn logistic(x: &UOp) -> Result<UOp> {
+    let one = x.full_like(1.0)?;
+    let z = magnitude(x)?.neg()?.exp()?;
+    is_negative(x)?.where_(&z, &one)?.div(&one.add(&z)?)
 }
 
 /// Where |x| is small an odd polynomial, elsewhere (1-z)/(1+z) with z = exp(-2|x|), both with the sign
@@ -168,7 +171,7 @@ fn gated(x: &UOp, limit: f64, gate: impl FnOnce(&UOp) -> Result<UOp>) -> Result<
     widened(x, |x| {
         let above = x.maximum(&x.full_like(-limit)?)?;
         let within = minimum(&above, &x.full_like(limit)?)?;
-        above.mul(&sigmoid(&gate(&within)?)?)
+        above.mul(&logistic(&gate(&within)?)?)
     })
 }
 
