@@ -7,9 +7,9 @@ import uopc
 from uopc import Tensor
 
 UNARY = """absolute cos exp exp2 fabs log log2 negative positive reciprocal sin sqrt square tanh
-trunc""".split()
+trunc arctan arcsinh ceil cosh expm1 floor log10 log1p rint sign sinh tan""".split()
 BINARY = """add subtract multiply divide true_divide maximum minimum equal not_equal less less_equal
-greater greater_equal""".split()
+greater greater_equal arctan2 copysign fmod hypot logaddexp power floor_divide remainder""".split()
 X = np.array([0.5, 1.0, 2.25], np.float32)
 Y = np.array([3.0, 1.0, -2.0], np.float32)
 
@@ -101,7 +101,7 @@ def test_arrays_take_results():
 @pytest.mark.parametrize(
     "call, text",
     [
-        (lambda t: np.tan(t), r"np.tan has no counterpart.*np.tan\(t.numpy\(\)\)"),
+        (lambda t: np.cbrt(t), r"np.cbrt has no counterpart.*np.cbrt\(t.numpy\(\)\)"),
         (lambda t: np.frompyfunc(abs, 1, 1)(t), "no counterpart"),
         (lambda t: np.add(t, t, out=Tensor(X)), "out= is an array"),
         (lambda t: np.add(X, X, out=t), "out= is an array"),
@@ -113,7 +113,6 @@ def test_arrays_take_results():
         (lambda t: np.add.outer(t, t), r"t.numpy\(\)"),
         (lambda t: np.add.at(t, 0, 1), r"t.numpy\(\)"),
         (lambda t: np.add.at(X.copy(), [0], t[0]), r"t.numpy\(\)"),
-        (lambda t: np.power(2, t), r"pow: the exponent is a number.*exp2"),
         (lambda t: np.add(t, np.array(["a", "b", "c"])), "text"),
     ],
 )

@@ -174,9 +174,12 @@ def test_bits_of_floats_are_refused(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", INTS + ["bool"])
-def test_what_has_no_fraction_can_not_be_rounded(dtype):
+def test_what_has_no_fraction_stays_what_it_is(dtype):
+    t = Tensor(values(dtype))
+    for name in ["trunc", "floor", "ceil", "round"]:
+        same(getattr(t, name)().numpy(), t.numpy(), name)
     with pytest.raises(TypeError, match=dtype):
-        Tensor(values(dtype)).trunc()
+        t.frac()
 
 
 def test_bools_have_no_sign():
@@ -262,7 +265,7 @@ def test_extremes_quotients_and_logic_of_pairs(dtype):
 @pytest.mark.parametrize("dtype", FLOATS + ["bool"])
 def test_functions_of_integers_refuse_other_dtypes(dtype):
     t = Tensor(values(dtype))
-    for name, (op, _) in {**WHOLE, **(BITS if dtype in FLOATS else {})}.items():
+    for name, (op, _) in (BITS if dtype in FLOATS else WHOLE).items():
         with pytest.raises(TypeError, match=dtype):
             getattr(t, name)(t)
         with pytest.raises(TypeError, match=dtype):
@@ -484,7 +487,7 @@ def test_a_float_as_power_makes_floats_of_integers(dtype):
 
 def test_powers_that_are_refused():
     t = Tensor([1.0])
-    for wrong in (lambda: t**t, lambda: 2**t, lambda: t.pow(t), lambda: pow(t, 2, 3)):
+    for wrong in (lambda: pow(t, 2, 3), lambda: t ** "2", lambda: t.pow([1.0])):
         with pytest.raises(TypeError):
             wrong()
 
@@ -545,6 +548,15 @@ def test_several_names_of_one_function_are_one_function():
         "abs": ["absolute"],
         "silu": ["swish"],
         "trunc": ["fix"],
+        "asin": ["arcsin"],
+        "acos": ["arccos"],
+        "atan": ["arctan"],
+        "atan2": ["arctan2"],
+        "asinh": ["arcsinh"],
+        "acosh": ["arccosh"],
+        "atanh": ["arctanh"],
+        "clamp": ["clip"],
+        "pow": ["power"],
         "ne": ["not_equal"],
         "lt": ["less"],
         "le": ["less_equal"],

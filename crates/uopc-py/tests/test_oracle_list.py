@@ -6,6 +6,7 @@ that is neither here nor, with a reason, in OUTSIDE makes the first test fail.
 
 import copy
 import inspect
+import math
 import re
 
 import hypothesis
@@ -46,6 +47,7 @@ def f32(values):
 
 
 F32 = X.astype(np.float32)
+ERF = np.vectorize(math.erf)(X)
 
 # name: the tensor's result, NumPy's. All inputs are f64, so that rounding hides nothing; what is
 # computed in a formula of its own may differ by some ulps.
@@ -92,6 +94,55 @@ EXAMPLES = {
     "silu": (x.silu(), X * sigmoid(X)),
     "softplus": (x.softplus(), np.log1p(np.exp(X))),
     "gelu": (x.gelu(), gelu(X)),
+    "tan": (x.tan(), np.tan(X)),
+    "asin": ((x / 4).asin(), np.arcsin(X / 4)),
+    "acos": ((x / 4).acos(), np.arccos(X / 4)),
+    "atan": (x.atan(), np.arctan(X)),
+    "sinh": (x.sinh(), np.sinh(X)),
+    "cosh": (x.cosh(), np.cosh(X)),
+    "asinh": (x.asinh(), np.arcsinh(X)),
+    "acosh": ((p + 1).acosh(), np.arccosh(P + 1)),
+    "atanh": ((x / 4).atanh(), np.arctanh(X / 4)),
+    "expm1": (x.expm1(), np.expm1(X)),
+    "log1p": (p.log1p(), np.log1p(P)),
+    "log10": (p.log10(), np.log10(P)),
+    "rsqrt": (p.rsqrt(), 1 / np.sqrt(P)),
+    "erf": (x.erf(), ERF),
+    "erfc": (x.erfc(), np.vectorize(math.erfc)(X)),
+    "floor": (x.floor(), np.floor(X)),
+    "ceil": (x.ceil(), np.ceil(X)),
+    "round": (x.round(), np.round(X)),
+    "frac": (x.frac(), np.fmod(X, 1)),
+    "sign": (x.sign(), np.sign(X)),
+    "signbit": (x.signbit(), np.signbit(X)),
+    "isnan": (x.sqrt().isnan(), X < 0),
+    "isinf": ((x / 0).isinf(), X == X),
+    "isfinite": (x.sqrt().isfinite(), X > 0),
+    "mish": (x.mish(), X * np.tanh(np.log1p(np.exp(X)))),
+    "softsign": (x.softsign(), X / (1 + P)),
+    "logsigmoid": (x.logsigmoid(), np.log(sigmoid(X))),
+    "relu6": ((x * 4).relu6(), np.clip(X * 4, 0, 6)),
+    "hardsigmoid": (x.hardsigmoid(), np.clip(X + 3, 0, 6) / 6),
+    "hardswish": (x.hardswish(), X * np.clip(X + 3, 0, 6) / 6),
+    "selu": (x.selu(), 1.0507009873554805 * np.where(X > 0, X, 1.6732632423543772 * np.expm1(X))),
+    "elu": (x.elu(2.0), np.where(X > 0, X, 2 * np.expm1(X))),
+    "celu": (x.celu(2.0), np.where(X > 0, X, 2 * np.expm1(X / 2))),
+    "leaky_relu": (x.leaky_relu(), np.where(X > 0, X, 0.01 * X)),
+    "hardtanh": (x.hardtanh(), np.clip(X, -1, 1)),
+    "positive": (x.positive(), X),
+    "atan2": (x.atan2(y), np.arctan2(X, Y)),
+    "hypot": (x.hypot(y), np.hypot(X, Y)),
+    "logaddexp": (x.logaddexp(y), np.logaddexp(X, Y)),
+    "copysign": (x.copysign(y), np.copysign(X, Y)),
+    "fmod": (x.fmod(y), np.fmod(X, Y)),
+    "bitwise_left_shift": (i.bitwise_left_shift(2), I << 2),
+    "bitwise_right_shift": (i.bitwise_right_shift(1), I >> 1),
+    "clamp": (x.clamp(-0.5, 1), np.clip(X, -0.5, 1)),
+    "nan_to_num": ((x / 0).nan_to_num(posinf=2.0, neginf=3.0), np.where(X > 0, 2.0, 3.0)),
+    "masked_fill": (x.masked_fill(b, 7), np.where(B, 7, X)),
+    "lerp": (x.lerp(y, 0.25), X + 0.25 * (Y - X)),
+    "isclose": (x.isclose(x + 1e-6 * y), np.isclose(X, X + 1e-6 * Y)),
+    "allclose": (Tensor(x.allclose(x + 1e-9)), np.array(True)),
     "reciprocal": (x.reciprocal(), 1 / X),
     "cast": (x.cast("i32"), X.astype(np.int32)),
     "float": (x.float(), F32),
@@ -123,6 +174,13 @@ EXAMPLES = {
     "mean": (x.mean(1), X.mean(1)),
     "prod": (x.prod(1), X.prod(1)),
     "var": (x.var(1), X.var(1)),
+    "std": (x.std(1), X.std(1)),
+    "norm": (x.norm(axis=1), np.linalg.norm(X, axis=1)),
+    "logsumexp": (x.logsumexp(1), np.log(np.exp(X).sum(1))),
+    "count_nonzero": (i.count_nonzero(1), np.count_nonzero(I, 1)),
+    "nansum": (x.sqrt().nansum(1), np.sqrt(np.maximum(X, 0)).sum(1)),
+    "nanmean": (x.sqrt().nanmean(1), np.nanmean(np.where(X > 0, np.sqrt(P), np.nan), 1)),
+    "aminmax": (x.aminmax()[1], X.max()),
     "max": (x.max(0), X.max(0)),
     "min": (x.min(), X.min()),
     "any": (b.any(0), B.any(0)),

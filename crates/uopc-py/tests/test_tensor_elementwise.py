@@ -160,8 +160,8 @@ def test_pow_of_integers():
     same(Tensor(INTEGERS).pow(3), INTEGERS**3)
     with pytest.raises(TypeError, match="cast to f32"):
         Tensor(INTEGERS).pow(-1)
-    with pytest.raises(TypeError, match="not a tensor"):
-        Tensor(FLOATS).pow(Tensor(2.0))
+    same(Tensor(INTEGERS).pow(Tensor(3)), INTEGERS**3)
+    same(Tensor(POSITIVE).pow(Tensor(1.7)), np.power(POSITIVE.astype(np.float64), np.float32(1.7)), "f32")
     with pytest.raises(TypeError):
         Tensor(FLOATS).pow("2")
 

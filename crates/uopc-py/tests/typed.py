@@ -84,6 +84,26 @@ def elementwise(a: Tensor, b: Tensor, i: Tensor, j: Tensor, c: Tensor) -> List[T
     return results
 
 
+def functions(a: Tensor, b: Tensor, i: Tensor, j: Tensor, c: Tensor) -> List[Tensor]:
+    results = [a.tan(), a.asin(), a.arcsin(), a.acos(), a.arccos(), a.atan(), a.arctan(), a.sinh()]
+    results += [a.cosh(), a.asinh(), a.arcsinh(), a.acosh(), a.arccosh(), a.atanh(), a.arctanh()]
+    results += [a.expm1(), a.log1p(), a.log10(), a.rsqrt(), a.erf(), a.erfc(), a.floor(), a.ceil()]
+    results += [a.frac(), a.sign(), a.signbit(), a.isnan(), a.isinf(), a.isfinite(), a.mish()]
+    results += [a.softsign(), a.logsigmoid(), a.relu6(), a.hardsigmoid(), a.hardswish(), a.selu()]
+    results += [a.positive(), a.atan2(b), a.arctan2(1), a.hypot(b), a.logaddexp(0.5), a.copysign(-1)]
+    results += [a.fmod(b), i.bitwise_left_shift(j), i.bitwise_right_shift(1), i << j, i >> 1, 1 << i]
+    results += [8 >> i, a.gelu(approximate="none"), a.softplus(2.0, threshold=20.0), a.elu(), a.elu(0.5)]
+    results += [a.celu(2.0), a.leaky_relu(), a.leaky_relu(b), a.hardtanh(-2.0, max_val=2.0), a.round()]
+    results += [a.round(decimals=2), a.clamp(0), a.clamp(max=b), a.clip(-1, 1), a.nan_to_num()]
+    results += [a.nan_to_num(1.0, posinf=2.0, neginf=3.0), a.masked_fill(c, 0), a.lerp(b, 0.5)]
+    results += [a.isclose(b), a.isclose(1.0, rtol=1e-3, atol=0.0, equal_nan=True), a.power(b), 2.0**a]
+    results += [a**b, a % b, a // 2.0]
+    assert_type(a.allclose(b, 1e-3), bool)
+    i <<= 1
+    i >>= 1
+    return results
+
+
 def in_place(t: Tensor, i: Tensor) -> Tensor:
     t += 1
     t -= t
@@ -120,6 +140,9 @@ def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
     results += [*a.topk(1, dim=0, largest=False, sorted=False), *a.kthvalue(1, keepdim=True), a.median()]
     results += [a[0].searchsorted([0.5], "right"), a.searchsorted(a, right=True), a.median((0, 1), keepdim=True)]
     results += [a.quantile(0.5), a.quantile([0.1, 0.9], 1, method="lower", keepdims=True)]
+    results += [a.std(), a.std(0, correction=1), a.std(dim=1, ddof=1.0, keepdims=True), a.norm(), a.norm(1, 0)]
+    results += [a.norm(p=float("inf"), dim=0, keepdim=True), a.norm(ord=2.0), a.logsumexp(), a.logsumexp(0)]
+    results += [a.count_nonzero(axis=1), a.nansum(dim=0), a.nanmean(0, True), *a.aminmax(), *a.aminmax(0)]
     results += [a.softmax(), a.softmax(dim=0), a.log_softmax(axis=-1), a.cross_entropy([0, 1])]
     results += [a.accuracy(Tensor([0, 1])), a.matmul(a)]
     return results

@@ -10,6 +10,7 @@ pub mod ir;
 pub mod rewrite;
 pub mod rules;
 pub mod interp;
+pub mod functions;
 pub mod autodiff;
 pub mod pass;
 pub mod backend;

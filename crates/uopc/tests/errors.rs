@@ -282,17 +282,14 @@ fn dtypes_that_do_not_fit() {
         "neg: bool has no sign; use xor or ne, or cast to an integer"
     );
     refuses!(
-        floats.floordiv(2),
-        "floordiv: needs integers, not f32; cast or use div"
+        floats.shl(2),
+        "shl: needs integers, not f32; cast or use div"
     );
     refuses!(
         floats.and(&floats),
         "and: needs integers or bools, not f32; compare first"
     );
-    refuses!(
-        ints.trunc(),
-        "trunc: needs a float, not i32; cast the source to f32 first"
-    );
+    refuses!(ints.frac(), "frac: i32 has no fraction; cast to a float");
     refuses!(
         Tensor::from([1u8]).add(300),
         "add: 300 does not fit u8; cast the tensor first"

@@ -30,6 +30,26 @@ use Function::{One, Pair, Two};
 /// NumPy's names and the library's functions.
 const FUNCTIONS: &[(&str, Function)] = &[
     ("absolute", One(|x| x.abs())),
+    ("arccos", One(|x| x.acos())),
+    ("arccosh", One(|x| x.acosh())),
+    ("arcsin", One(|x| x.asin())),
+    ("arcsinh", One(|x| x.asinh())),
+    ("arctan", One(|x| x.atan())),
+    ("arctanh", One(|x| x.atanh())),
+    ("ceil", One(|x| x.ceil())),
+    ("cosh", One(|x| x.cosh())),
+    ("expm1", One(|x| x.expm1())),
+    ("floor", One(|x| x.floor())),
+    ("isfinite", One(|x| x.isfinite())),
+    ("isinf", One(|x| x.isinf())),
+    ("isnan", One(|x| x.isnan())),
+    ("log10", One(|x| x.log10())),
+    ("log1p", One(|x| x.log1p())),
+    ("rint", One(|x| x.round())),
+    ("sign", One(|x| x.sign())),
+    ("signbit", One(|x| x.signbit())),
+    ("sinh", One(|x| x.sinh())),
+    ("tan", One(|x| x.tan())),
     ("cos", One(|x| x.cos())),
     ("exp", One(|x| x.exp())),
     ("exp2", One(|x| x.exp2())),
@@ -47,6 +67,13 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("trunc", One(|x| x.trunc())),
     ("logical_not", One(|x| x.cast(DType::Bool)?.not())),
     ("add", Two(|a, b| a.add(b))),
+    ("arctan2", Two(|a, b| a.atan2(b))),
+    ("copysign", Two(|a, b| a.copysign(b))),
+    ("fmod", Two(|a, b| a.fmod(b))),
+    ("hypot", Two(|a, b| a.hypot(b))),
+    ("left_shift", Two(|a, b| a.shl(b))),
+    ("logaddexp", Two(|a, b| a.logaddexp(b))),
+    ("right_shift", Two(|a, b| a.shr(b))),
     ("bitwise_and", Two(|a, b| a.and(b))),
     ("bitwise_or", Two(|a, b| a.or(b))),
     ("bitwise_xor", Two(|a, b| a.xor(b))),
@@ -65,7 +92,7 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("minimum", Two(|a, b| a.minimum(b))),
     ("multiply", Two(|a, b| a.mul(b))),
     ("not_equal", Two(|a, b| a.ne(b))),
-    ("power", Two(power)),
+    ("power", Two(|a, b| a.pow(b))),
     ("remainder", Two(|a, b| a.floormod(b))),
     ("subtract", Two(|a, b| a.sub(b))),
     ("divmod", Pair(|a, b| Ok([a.floordiv(b)?, a.floormod(b)?]))),
@@ -89,13 +116,6 @@ fn matrix(operand: &Operand) -> Result<&Tensor> {
             message: "a number is no matrix; use * for scaling".into(),
             site: Site::current(),
         }),
-    }
-}
-
-fn power(base: &Operand, exponent: &Operand) -> Result<Tensor> {
-    match base {
-        Operand::Tensor(base) => base.pow(exponent),
-        number => Tensor::scalar(number)?.pow(exponent),
     }
 }
 

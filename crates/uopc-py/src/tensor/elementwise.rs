@@ -52,19 +52,21 @@ binary! {
     /// >>> Tensor([1, 2]).div(4)
     /// Tensor([0.25, 0.50], shape=(2,), dtype=f32)
     div => div;
-    /// self / other rounded down, for integers; 0 where other is 0.
+    /// self / other rounded down. Integers give 0 where other is 0, floats an infinity or NaN.
     ///
-    /// Raises ValueError if the shapes do not broadcast, TypeError for floats.
+    /// No gradient flows through it.
     ///
-    /// >>> Tensor([-7, 7]).floordiv(2)
-    /// Tensor([-4, 3], shape=(2,), dtype=i32)
+    /// Raises ValueError if the shapes do not broadcast.
+    ///
+    /// >>> Tensor([-7, 7]).floordiv(2), Tensor([-7.5]).floordiv(2)
+    /// (Tensor([-4, 3], shape=(2,), dtype=i32), Tensor([-4.], shape=(1,), dtype=f32))
     floordiv => floordiv;
-    /// What floordiv leaves, for integers: has the sign of other, as Python's ``%``.
+    /// What floordiv leaves: has the sign of other, as Python's ``%``. Exact for floats.
     ///
-    /// Raises ValueError if the shapes do not broadcast, TypeError for floats.
+    /// Raises ValueError if the shapes do not broadcast.
     ///
-    /// >>> Tensor([-7, 7]).mod(4)
-    /// Tensor([1, 3], shape=(2,), dtype=i32)
+    /// >>> Tensor([-7, 7]).mod(4), Tensor([-7.5]).mod(2)
+    /// (Tensor([1, 3], shape=(2,), dtype=i32), Tensor([0.5], shape=(1,), dtype=f32))
     r#mod => floormod;
     /// The larger of each pair; NaN if either is. A gradient is halved where they are equal.
     ///
@@ -180,7 +182,7 @@ unary! {
     /// >>> Tensor([1, -3]).square()
     /// Tensor([1, 9], shape=(2,), dtype=i32)
     square => square;
-    /// Rounds floats towards zero.
+    /// Rounds floats towards zero; integers stay what they are.
     ///
     /// >>> Tensor([1.7, -1.7]).trunc()
     /// Tensor([ 1., -1.], shape=(2,), dtype=f32)
@@ -242,19 +244,6 @@ unary! {
     /// >>> Tensor([0.0, 1.0]).silu()
     /// Tensor([0.0000, 0.7311], shape=(2,), dtype=f32)
     silu => silu;
-    /// log(1 + exp(self)). Integers and bools become f32 first.
-    ///
-    /// >>> Tensor([0.0, 1.0]).softplus()
-    /// Tensor([0.6931, 1.3133], shape=(2,), dtype=f32)
-    softplus => softplus;
-    /// self times the chance that a normal variable is below it, in the approximation by tanh.
-    ///
-    /// That is x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), PyTorch's
-    /// ``gelu(approximate="tanh")``. Integers and bools become f32 first.
-    ///
-    /// >>> Tensor([0.0, 1.0]).gelu()
-    /// Tensor([0.0000, 0.8412], shape=(2,), dtype=f32)
-    gelu => gelu;
     /// 1 / self, correctly rounded. Integers and bools become f32 first.
     ///
     /// >>> Tensor([2.0, 4.0]).reciprocal()
@@ -322,15 +311,17 @@ fn truth(operand: Operand) -> Result<Tensor> {
 
 #[pymethods]
 impl PyTensor {
-    /// self to the power of a number.
+    /// self to the power of a number or, element by element, of a tensor.
     ///
-    /// Integer powers multiply; others are NaN for negative values. Special numbers and powers give
-    /// what C's ``pow`` gives. Integers stay integers, but become f32 beside a float power.
+    /// Floats give what C's ``pow`` gives: anything to the power 0 is 1, as is 1 to any power; powers of
+    /// negative numbers are NaN unless the power is whole. Integers stay integers and wrap, but become f32
+    /// beside a float; a negative tensor of integers as power gives the fraction rounded towards zero.
     ///
-    /// Raises TypeError for a tensor as power, and for a negative integer as power of integers.
+    /// Raises TypeError for a negative integer number as power of integers, ValueError if the shapes do
+    /// not broadcast.
     ///
-    /// >>> Tensor([4.0, 9.0]).pow(0.5)
-    /// Tensor([2., 3.], shape=(2,), dtype=f32)
+    /// >>> Tensor([4.0, 9.0]).pow(0.5), Tensor([2, 3]).pow(Tensor([10, 2]))
+    /// (Tensor([2., 3.], shape=(2,), dtype=f32), Tensor([1024, 9], shape=(2,), dtype=i32))
     fn pow(&self, py: Python<'_>, exponent: AnyOperand) -> PyResult<PyTensor> {
         PyTensor::build(py, || self.tensor.pow(exponent.0))
     }

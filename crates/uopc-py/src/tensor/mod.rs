@@ -11,10 +11,12 @@ mod host;
 mod index;
 mod matrices;
 mod movement;
+mod norm;
 mod operators;
 mod products;
 mod reduce;
 mod sort;
+mod special;
 
 use std::fmt::Display;
 
@@ -396,6 +398,15 @@ const ALIASES: &[(&str, &str)] = &[
     ("absolute", "abs"),
     ("swish", "silu"),
     ("fix", "trunc"),
+    ("arcsin", "asin"),
+    ("arccos", "acos"),
+    ("arctan", "atan"),
+    ("arctan2", "atan2"),
+    ("arcsinh", "asinh"),
+    ("arccosh", "acosh"),
+    ("arctanh", "atanh"),
+    ("clip", "clamp"),
+    ("power", "pow"),
     ("not_equal", "ne"),
     ("less", "lt"),
     ("less_equal", "le"),

@@ -87,7 +87,7 @@ macro_rules! operators {
                 base: Other,
                 _modulo: Option<&Bound<'_, PyAny>>,
             ) -> PyResult<PyTensor> {
-                let base = tensor(py, base.0?)?;
+                let base = base.0?;
                 PyTensor::build(py, || base.pow(&self.tensor))
             }
 
@@ -149,4 +149,6 @@ operators! {
     __and__ __rand__ __iand__ => and;
     __or__ __ror__ __ior__ => or;
     __xor__ __rxor__ __ixor__ => xor;
+    __lshift__ __rlshift__ __ilshift__ => shl;
+    __rshift__ __rrshift__ __irshift__ => shr;
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::stop::unsupported;
 use super::vmap::{Batched, vmap};
 use crate::error::Result;
+use crate::functions::{Known, known};
 use crate::ir::composite::zeros_like;
 use crate::ir::custom::{Custom, Rules};
 use crate::ir::op::{Op, ReduceOp};
@@ -27,6 +28,9 @@ fn bound<'a>(u: &'a UOp, rules: &'a Rules) -> impl Iterator<Item = (&'a UOp, &'a
 
 /// What the cotangent `g` of u contributes to that of source k, which is an input.
 pub(super) fn pull(u: &UOp, custom: &Custom, g: &UOp, k: usize) -> Result<UOp> {
+    if let Some(function) = known(u) {
+        return g.mul(&slope(u, function, k)?);
+    }
     let rules = rules(u, custom)?;
     let x = &u.src()[k];
     let Some(rule) = &rules.vjp[k - 1] else {
@@ -38,6 +42,9 @@ pub(super) fn pull(u: &UOp, custom: &Custom, g: &UOp, k: usize) -> Result<UOp> {
 
 /// The tangent of u, where `t[k]` is that of source k.
 pub(super) fn push(u: &UOp, custom: &Custom, t: &[Option<UOp>]) -> Result<UOp> {
+    if let Some(function) = known(u) {
+        return push_known(u, function, t);
+    }
     let rules = rules(u, custom)?;
     let inputs = u.src().iter().zip(t).skip(1);
     let tangent = |(x, t): (&UOp, &Option<UOp>)| t.clone().map_or_else(|| zeros_like(x), Ok);
@@ -47,10 +54,36 @@ pub(super) fn push(u: &UOp, custom: &Custom, t: &[Option<UOp>]) -> Result<UOp> {
     Rules::applied(&rules.jvp, bound(u, rules).chain(pushed))?.reshape(u.shape())
 }
 
+/// The derivative of u by source k.
+fn slope(u: &UOp, function: &Known, k: usize) -> Result<UOp> {
+    function.slope(&u.src()[1..], u, k - 1)
+}
+
+/// The sum of each tangent times the slope there.
+fn push_known(u: &UOp, function: &Known, t: &[Option<UOp>]) -> Result<UOp> {
+    let mut sum: Option<UOp> = None;
+    for (k, t) in t.iter().enumerate().skip(1) {
+        let Some(t) = t else {
+            continue;
+        };
+        let part = t.mul(&slope(u, function, k)?)?;
+        sum = Some(match sum {
+            Some(before) => before.add(&part)?,
+            None => part,
+        });
+    }
+    sum.map_or_else(|| zeros_like(u), Ok)
+}
+
 /// u over a batch of n: the body and the inputs over the batch, and rules for such. An input that is
 /// the same for all examples has the sum of their cotangents.
 pub(super) fn batched(u: &UOp, custom: &Custom, s: &[&Batched], n: usize) -> Result<UOp> {
     let mut src: Sources = s.iter().map(|s| s.node.clone()).collect();
+    if known(u).is_some() {
+        // A function of numbers: every argument has the shape of the value.
+        let each = s.iter().map(|s| s.repeated(n));
+        return UOp::new(u.op().clone(), each.collect::<Result<Sources>>()?);
+    }
     src[0] = s[0].repeated(n)?;
     let rules = match &custom.rules {
         Some(rules) => Some(Arc::new(batched_rules(rules, &s[1..], n)?)),

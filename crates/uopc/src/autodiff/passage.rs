@@ -3,6 +3,7 @@
 use super::mask::Condition;
 use super::vjp::spread;
 use crate::error::Result;
+use crate::functions::known;
 use crate::ir::composite::reversal;
 use crate::ir::op::{Fold, Op, ReduceOp};
 use crate::ir::uop::UOp;
@@ -76,6 +77,7 @@ pub(super) fn passage(u: &UOp) -> Passage {
         Op::ScatterAdd(_) => Passage::Cut,
         // A running maximum is read at the places that hold it.
         Op::Scan(ReduceOp::Max) => Passage::Gathered,
+        Op::Custom(_) if known(u).is_some() => Passage::Scaled,
         Op::Scan(ReduceOp::Add | ReduceOp::Mul) | Op::Custom(_) => Passage::Closed,
 
         Op::Range { .. }

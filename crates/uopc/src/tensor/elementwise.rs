@@ -2,6 +2,7 @@
 
 use super::operand::{Unified, unify, unify_as};
 use super::{DType, Operand, Result, Site, Tensor, UOp, dtype_error, formulas};
+use crate::functions as f;
 use crate::ir::Scalar;
 
 // ---- two operands ----
@@ -35,7 +36,9 @@ macro_rules! binary_methods {
     };
 }
 
-fn combine(
+pub(super) use binary_methods;
+
+pub(super) fn combine(
     op: &'static str,
     pair: Unified<2>,
     node: impl FnOnce(&'static str, &UOp, &UOp) -> Result<UOp>,
@@ -48,7 +51,7 @@ fn combine(
 }
 
 /// The dtype as it is.
-fn same(dtype: DType) -> DType {
+pub(super) fn same(dtype: DType) -> DType {
     dtype
 }
 
@@ -66,10 +69,45 @@ binary_methods! {
     mul(same) = |_, a, b| a.mul(b);
     /// a / b, correctly rounded. Integers become f32 first.
     div(real) = |_, a, b| a.div(b);
-    /// a / b rounded down, on integers; 0 where b is 0.
-    floordiv(same) = |_, a, b| a.floordiv(b);
-    /// What [`floordiv`](Tensor::floordiv) leaves: has the sign of b.
-    floormod(same) = |_, a, b| a.floormod(b);
+    /// a / b rounded down. Integers: 0 where b is 0. Floats: infinite or NaN there, and NaN of infinities,
+    /// as in NumPy; no gradient flows through it.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-7.5f32, 7.5]);
+    /// assert_eq!(x.floordiv(2)?.to_vec::<f32>()?, [-4.0, 3.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    floordiv(same) = |_, a, b| match a.dtype().is_float() {
+        true => f::floor_divide(a, b),
+        false => a.floordiv(b),
+    };
+    /// What [`floordiv`](Tensor::floordiv) leaves: has the sign of b. Of floats it is exact, NaN where b is 0
+    /// or a infinite; the gradient is 1 for a and -floor(a / b) for b.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let x = Tensor::from([-7.5f32, 7.5]);
+    /// assert_eq!(x.floormod(2)?.to_vec::<f32>()?, [0.5, 1.5]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    floormod(same) = |_, a, b| match a.dtype().is_float() {
+        true => f::remainder(a, b),
+        false => a.floormod(b),
+    };
+    /// What is left of a / b rounded towards zero: has the sign of a, as C's `fmod` and its `%`. Of floats it
+    /// is exact, NaN where b is 0 or a infinite; of integers 0 where b is 0.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let (a, b) = (Tensor::from([-7.5f32, 7.5]), Tensor::from([2.0f32, -2.0]));
+    /// assert_eq!(a.fmod(&b)?.to_vec::<f32>()?, [-1.5, 1.5]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    fmod(same) = |_, a, b| match a.dtype().is_float() {
+        true => f::fmod(a, b),
+        false => formulas::whole_fmod(a, b),
+    };
     /// The larger of each pair; NaN if either is. A gradient is halved where they are equal.
     maximum(same) = |_, a, b| a.maximum(b);
     /// The smaller of each pair; NaN if either is. A gradient is halved where they are equal.
@@ -95,7 +133,7 @@ binary_methods! {
 }
 
 /// Refuses bools where they have no sign.
-fn no_bool(op: &'static str, node: &UOp) -> Result<()> {
+pub(super) fn no_bool(op: &'static str, node: &UOp) -> Result<()> {
     if node.dtype() == DType::Bool {
         let message = "bool has no sign; use xor or ne, or cast to an integer".into();
         return Err(dtype_error(op, message));
@@ -129,45 +167,6 @@ impl Tensor {
         let node = to_shape(&condition)?.where_(&to_shape(&a)?, &to_shape(&b)?)?;
         Ok(Tensor::derived(node, needs_grad))
     }
-
-    /// x to the power of a number, which is a constant of the graph.
-    ///
-    /// Integer powers multiply; others are 2^(power * log2 x), NaN for negative x. f32 and
-    /// narrower floats are computed in f64 unless a few products do, and rounded once. Special
-    /// numbers and powers give what C's `pow` gives. As beside any other float, an integer tensor
-    /// becomes f32 beside a float power.
-    ///
-    /// # Errors
-    /// When an integer tensor has a negative integer as power; cast it to a float first. When the
-    /// power is a tensor.
-    #[track_caller]
-    pub fn pow(&self, power: impl Into<Operand>) -> Result<Tensor> {
-        let _site = Site::caller().enter();
-        let (power, is_float) = match power.into() {
-            Operand::Float(value) => (value, true),
-            Operand::Int(value) => (value as f64, false),
-            Operand::Bool(value) => (f64::from(value), false),
-            Operand::Tensor(_) => {
-                let message = "the exponent is a number, not a tensor; 2 ** t is t.exp2(), and \
-                               a ** t for positive a is (t * a.log()).exp()";
-                return Err(dtype_error("pow", message.into()));
-            }
-        };
-        if !self.dtype().is_float() && !is_float && power < 0.0 {
-            let message = format!(
-                "{} to the power {power} is a fraction; cast to f32",
-                self.dtype()
-            );
-            return Err(dtype_error("pow", message));
-        }
-        let counts = power.abs() <= i32::MAX as f64;
-        self.map(|x| match x.dtype() {
-            dtype if dtype.is_float() => formulas::pow(x, power),
-            DType::Bool if !is_float && counts => formulas::pow(&x.cast(DType::I32)?, power),
-            _ if !is_float && counts => formulas::pow(x, power),
-            _ => formulas::pow(&x.cast(DType::F32)?, power),
-        })
-    }
 }
 
 // ---- one operand ----
@@ -187,6 +186,8 @@ macro_rules! functions {
         }
     )* } };
 }
+
+pub(super) use functions;
 
 functions! {
     /// e to the power x.
@@ -232,6 +233,8 @@ macro_rules! plain_functions {
     )* } };
 }
 
+pub(super) use plain_functions;
+
 plain_functions! {
     /// -x; integers wrap, bools are refused.
     neg = |x| { no_bool("neg", x)?; x.neg() };
@@ -244,8 +247,6 @@ plain_functions! {
     };
     /// x * x.
     square = |x| x.mul(x);
-    /// Rounds a float towards zero.
-    trunc = UOp::trunc;
     /// "not" of bools; flips the bits of integers.
     not = formulas::not;
 }

@@ -1,6 +1,7 @@
 //! Functions made of the language's ops, in forms that keep their accuracy, their derivatives at
 //! kinks and their limits at infinity. All take and return nodes.
 
+use crate::functions::Num;
 use crate::ir::{DType, Scalar, UOp};
 
 use super::Result;
@@ -11,12 +12,29 @@ fn widened(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
     f(&x.cast(dtype.accumulator())?)?.cast(dtype)
 }
 
+/// The same in f64, for formulas that lose more than a digit of f32.
+fn in_f64(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+    f(&x.cast(DType::F64)?)?.cast(x.dtype())
+}
+
 /// -max(-a, -b) for floats; by comparison for the others, whose least value has no negative.
 pub(super) fn minimum(a: &UOp, b: &UOp) -> Result<UOp> {
     if a.dtype().is_float() {
         return a.neg()?.maximum(&b.neg()?)?.neg();
     }
     b.cmplt(a)?.where_(b, a)
+}
+
+/// The remainder that has the sign of a, of integers.
+pub(super) fn whole_fmod(a: &UOp, b: &UOp) -> Result<UOp> {
+    let rest = a.floormod(b)?;
+    if !a.dtype().is_signed() {
+        return Ok(rest);
+    }
+    let zero = UOp::full(Scalar::zero(a.dtype()), a.shape())?;
+    let differ = a.cmplt(&zero)?.xor(&rest.cmplt(&zero)?)?;
+    let differ = differ.and(&rest.cmpne(&zero)?)?;
+    differ.where_(&rest.sub(b)?, &rest)
 }
 
 /// Every bit flipped, which reverses the order of integers.
@@ -60,16 +78,20 @@ pub(super) fn log(x: &UOp) -> Result<UOp> {
     })
 }
 
-/// With z = exp(-|x|), which never overflows: z/(1+z) below 0, else 1/(1+z).
+/// The logistic function in f64, rounded once: in f32 its three roundings come to 2 units in the last place.
 pub(super) fn sigmoid(x: &UOp) -> Result<UOp> {
-    widened(x, |x| {
-        let one = x.full_like(1.0)?;
-        let z = magnitude(x)?.neg()?.exp()?;
-        is_negative(x)?.where_(&z, &one)?.div(&one.add(&z)?)
-    })
+    in_f64(x, logistic)
 }
 
-/// Where |x| is small an odd polynomial, elsewhere (1-z)/(1+z) with z = exp(-2|x|).
+/// With z = exp(-|x|), which never overflows: z/(1+z) below 0, else 1/(1+z).
+fn logistic(x: &UOp) -> Result<UOp> {
+    let one = x.full_like(1.0)?;
+    let z = magnitude(x)?.neg()?.exp()?;
+    is_negative(x)?.where_(&z, &one)?.div(&one.add(&z)?)
+}
+
+/// Where |x| is small an odd polynomial, elsewhere (1-z)/(1+z) with z = exp(-2|x|), both with the sign
+/// of x, that of -0 included.
 pub(super) fn tanh(x: &UOp) -> Result<UOp> {
     widened(x, |x| {
         let (limit, coefficients) = match x.dtype() {
@@ -77,16 +99,18 @@ pub(super) fn tanh(x: &UOp) -> Result<UOp> {
             _ => (0.625, TANH_F32),
         };
         let one = x.full_like(1.0)?;
-        let m = magnitude(x)?;
+        let negative = Num(x.clone()).is_negative().0;
+        let m = negative.where_(&x.neg()?, x)?;
         let small = m.cmplt(&x.full_like(limit)?)?;
         // A value that the polynomial can't take is kept out of it: its powers would overflow, and
         // the gradient of a branch that is not taken must not become 0 * inf.
-        let s = small.where_(x, &x.full_like(0.0)?)?;
+        let s = small.where_(&m, &x.full_like(0.0)?)?;
         let s2 = s.mul(&s)?;
         let odd = s.mul(&s2)?.mulacc(&polynomial(&s2, coefficients)?, &s)?;
         let z = m.mul(&x.full_like(-2.0)?)?.exp()?;
         let t = one.sub(&z)?.div(&one.add(&z)?)?;
-        small.where_(&odd, &is_negative(x)?.where_(&t.neg()?, &t)?)
+        let y = small.where_(&odd, &t)?;
+        negative.where_(&y.neg()?, &y)
     })
 }
 
@@ -147,15 +171,16 @@ fn gated(x: &UOp, limit: f64, gate: impl FnOnce(&UOp) -> Result<UOp>) -> Result<
     widened(x, |x| {
         let above = x.maximum(&x.full_like(-limit)?)?;
         let within = minimum(&above, &x.full_like(limit)?)?;
-        above.mul(&sigmoid(&gate(&within)?)?)
+        above.mul(&logistic(&gate(&within)?)?)
     })
 }
 
 /// max(x, 0) + log1p(z) with z = exp(-|x|), and log1p(z) = 2 atanh(z/(2+z)) as a series that
-/// converges quickly, as z/(2+z) is at most 1/3.
+/// converges quickly, as z/(2+z) is at most 1/3. In f64, and rounded once: the quotient and the series
+/// would each lose a digit of f32.
 pub(super) fn softplus(x: &UOp) -> Result<UOp> {
-    widened(x, |x| {
-        let terms = if x.dtype() == DType::F64 { 17 } else { 8 };
+    let terms = if x.dtype() == DType::F64 { 17 } else { 9 };
+    in_f64(x, |x| {
         let coefficients: Vec<f64> = (0..terms).map(|k| 2.0 / (2 * k + 1) as f64).collect();
         let z = magnitude(x)?.neg()?.exp()?;
         let s = z.div(&z.add(&x.full_like(2.0)?)?)?;
@@ -163,103 +188,4 @@ pub(super) fn softplus(x: &UOp) -> Result<UOp> {
         // The kinks of both parts cancel: this one has derivative 1 at 0, the other -1/2.
         is_negative(x)?.where_(&x.full_like(0.0)?, x)?.add(&log1p)
     })
-}
-
-/// x to a constant power, with C's results for special numbers.
-pub(super) fn pow(x: &UOp, power: f64) -> Result<UOp> {
-    let whole = power == power.trunc() && power.abs() <= i32::MAX as f64;
-    if whole && power.abs() <= 3.0 || !x.dtype().is_float() {
-        return whole_power(x, power);
-    }
-    if power.abs() == 0.5 {
-        let root = positive_specials(x)?.sqrt()?;
-        return if power > 0.0 { Ok(root) } else { root.recip() };
-    }
-    let wide = x.cast(DType::F64)?;
-    let wide = if whole {
-        whole_power(&wide, power)?
-    } else {
-        real_power(&wide, power)?
-    };
-    wide.cast(x.dtype())
-}
-
-/// By repeated squaring, on integers with wrap-around. A negative power is one of 1/x, whose
-/// products leave the range only where the result or the derivative does.
-fn whole_power(x: &UOp, power: f64) -> Result<UOp> {
-    let mut n = power.abs() as u64;
-    let mut square = if power < 0.0 { x.recip()? } else { x.clone() };
-    let mut result: Option<UOp> = None;
-    while n > 0 {
-        if n % 2 == 1 {
-            result = Some(match result {
-                Some(r) => r.mul(&square)?,
-                None => square.clone(),
-            });
-        }
-        n /= 2;
-        if n > 0 {
-            square = square.mul(&square)?;
-        }
-    }
-    match result {
-        Some(r) => Ok(r),
-        None => UOp::full(Scalar::one(x.dtype()), x.shape()),
-    }
-}
-
-/// x with 0 for -0 and inf for -inf, for which powers that are not whole are defined.
-fn positive_specials(x: &UOp) -> Result<UOp> {
-    let least = x.full_like(f64::NEG_INFINITY)?;
-    let x = x.eq(&least)?.where_(&x.full_like(f64::INFINITY)?, x)?;
-    x.add(&x.full_like(0.0)?)
-}
-
-/// A power in f64 that is not whole, or is so large that products would take too long, infinite
-/// or NaN.
-fn real_power(x: &UOp, power: f64) -> Result<UOp> {
-    let one = x.full_like(1.0)?;
-    if power.is_nan() {
-        return x.eq(&one)?.where_(&one, &x.mul(&x.full_like(power)?)?);
-    }
-    if power != power.trunc() {
-        return positive_power(&positive_specials(x)?, power);
-    }
-    let size = magnitude(x)?.add(&x.full_like(0.0)?)?;
-    let y = positive_power(&size, power)?;
-    if power.is_infinite() {
-        return size.eq(&one)?.where_(&one, &y);
-    }
-    if power % 2.0 == 0.0 {
-        return Ok(y);
-    }
-    // The reciprocal tells -0 from 0, and x itself what the sign of -inf is.
-    let below = is_negative(x)?.or(&is_negative(&x.recip()?)?)?;
-    below.where_(&y.neg()?, &y)
-}
-
-/// 2^(power * log2 x) for x that are not negative. At 0 and at infinity, where the derivative of
-/// that would be 0 * inf, it is a function with the same value and the same first and second
-/// derivative there.
-fn positive_power(x: &UOp, power: f64) -> Result<UOp> {
-    let one = x.full_like(1.0)?;
-    let is_zero = x.eq(&x.full_like(0.0)?)?;
-    let special = is_zero.or(&x.eq(&x.full_like(f64::INFINITY)?)?)?;
-    let elsewhere = special.where_(&one, x)?;
-    let elsewhere = elsewhere.log2()?.mul(&x.full_like(power)?)?.exp2()?;
-    let s = special.where_(x, &one)?;
-    let at_special = match power {
-        p if p > 2.0 => s.mul(&s)?.mul(&s)?,
-        p if p > 1.0 => {
-            // The second derivative is infinite at 0 and 0 at infinity; these come next to it.
-            let steepness = is_zero.where_(&x.full_like(1.6e308)?, &x.full_like(1e-300)?)?;
-            s.mul(&steepness)?.mul(&s)?
-        }
-        p if p > 0.0 => s.sqrt()?,
-        _ => {
-            let r = s.recip()?;
-            r.mul(&r)?
-        }
-    };
-    special.where_(&at_special, &elsewhere)
 }

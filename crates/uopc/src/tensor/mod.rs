@@ -20,10 +20,12 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod activation;
 mod args;
 mod argument;
 mod arrange;
 mod backward;
+mod choose;
 mod contract;
 mod create;
 mod diagnose;
@@ -43,17 +45,21 @@ mod mask;
 mod matmul;
 mod matrices;
 mod movement;
+mod norm;
 mod operand;
 mod operators;
 mod parts;
+mod power;
 mod products;
 mod random;
 mod realize;
 mod reduce;
+mod rounding;
 mod scan;
 mod scatter;
 mod slices;
 mod sort;
+mod special;
 mod update;
 
 use std::sync::Arc;

@@ -124,14 +124,14 @@ impl Tensor {
 }
 
 /// Reduces some axes, which are ascending.
-fn reduce(x: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn reduce(x: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
     let kept = (0..x.shape().rank()).filter(|k| !axes.contains(k));
     let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
     x.permute(&order)?.reduce(op, axes.len())
 }
 
 /// Puts reduced axes back, with extent 1.
-fn keep(reduced: UOp, x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn keep(reduced: UOp, x: &UOp, axes: &[usize]) -> Result<UOp> {
     reduced.reshape(&kept_shape(x, axes))
 }
 
@@ -142,7 +142,7 @@ fn kept_shape(x: &UOp, axes: &[usize]) -> Vec<usize> {
 }
 
 /// A reduced value repeated along the axes that it lost.
-fn spread(reduced: &UOp, x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn spread(reduced: &UOp, x: &UOp, axes: &[usize]) -> Result<UOp> {
     reduced.reshape(&kept_shape(x, axes))?.expand(x.shape())
 }
 
@@ -166,7 +166,7 @@ pub(super) fn in_floats(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<
     f(&x.cast(dtype.accumulator())?)?.cast(dtype)
 }
 
-fn sum(x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn sum(x: &UOp, axes: &[usize]) -> Result<UOp> {
     reduce(&roomy(x)?, ReduceOp::Add, axes)
 }
 
@@ -178,7 +178,7 @@ fn mean(x: &UOp, axes: &[usize]) -> Result<UOp> {
 }
 
 /// The sum of squared deviations, divided by the number of elements less the correction.
-fn var(x: &UOp, axes: &[usize], correction: f64) -> Result<UOp> {
+pub(super) fn var(x: &UOp, axes: &[usize], correction: f64) -> Result<UOp> {
     in_floats(x, |x| {
         let deviation = x.sub(&spread(&mean(x, axes)?, x, axes)?)?;
         let total = reduce(&deviation.mul(&deviation)?, ReduceOp::Add, axes)?;
@@ -186,12 +186,12 @@ fn var(x: &UOp, axes: &[usize], correction: f64) -> Result<UOp> {
     })
 }
 
-fn max(x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn max(x: &UOp, axes: &[usize]) -> Result<UOp> {
     reduce(x, ReduceOp::Max, axes)
 }
 
 /// The maximum of what has the opposite order: -x of floats, flipped bits of the others.
-fn min(x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn min(x: &UOp, axes: &[usize]) -> Result<UOp> {
     if x.dtype().is_float() {
         return max(&x.neg()?, axes)?.neg();
     }
