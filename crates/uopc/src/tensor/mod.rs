@@ -22,25 +22,34 @@
 
 mod args;
 mod argument;
+mod attention;
 mod backward;
+mod conv;
 mod create;
 mod diagnose;
 mod display;
+mod dropout;
 mod elementwise;
 mod formulas;
 mod history;
 mod host;
 mod index;
+mod interpolate;
+mod later;
 mod limit;
 mod matmul;
 mod movement;
+mod norm;
 mod operand;
 mod operators;
+mod pad;
+mod pool;
 mod random;
 mod realize;
 mod reduce;
 mod slices;
 mod update;
+mod windows;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -57,14 +66,21 @@ pub use crate::ir::site::{Entered, Site};
 pub use crate::ir::{DType, Shape, UOp};
 pub use crate::runtime::Element;
 pub use args::{Axes, Dims, Integer};
+pub use attention::Attention;
 pub use backward::{NoGrad, no_grad};
 pub(crate) use backward::{grads_on, with_grads};
+pub use conv::{Conv, ConvPadding};
 pub use diagnose::find_nan;
+pub use interpolate::{Interpolation, Resize};
 pub use limit::{MemoryLimit, memory_limit};
+pub use norm::BatchStatistics;
 pub use operand::Operand;
+pub use pad::PadMode;
+pub use pool::Pool;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, with_engine};
 pub use slices::{Slice, Slices};
+pub use windows::PerAxis;
 
 use history::Tape;
 

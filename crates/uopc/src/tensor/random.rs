@@ -57,11 +57,22 @@ impl Generator {
         Generator { seed, calls: 0 }
     }
 
+    /// The seed and the number of calls so far, from which [`from_state`](Self::from_state)
+    /// continues.
+    pub fn state(&self) -> [u64; 2] {
+        [self.seed, self.calls]
+    }
+
+    /// The generator that was in this state.
+    pub const fn from_state([seed, calls]: [u64; 2]) -> Generator {
+        Generator { seed, calls }
+    }
+
     /// The key of the next call: the call's number mixed under the seed.
     fn next_key(&mut self) -> Pair {
         let halves = |n: u64| [n as u32, (n >> 32) as u32];
         let key = threefry(halves(self.seed), halves(self.calls));
-        self.calls += 1;
+        self.calls = self.calls.wrapping_add(1);
         key
     }
 
@@ -189,6 +200,26 @@ impl Tensor {
     /// this share one generator, seeded with 0.
     pub fn manual_seed(seed: u64) {
         OWN.set(Some(Generator::new(seed)));
+    }
+
+    /// The state of the generator that this thread draws from: its seed and the number of calls so
+    /// far.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let state = Tensor::random_state();
+    /// let first = Tensor::randn([3])?.to_vec::<f32>()?;
+    /// Tensor::set_random_state(state);
+    /// assert_eq!(Tensor::randn([3])?.to_vec::<f32>()?, first);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    pub fn random_state() -> [u64; 2] {
+        with_current(|generator| generator.state())
+    }
+
+    /// Gives this thread a generator in that state.
+    pub fn set_random_state(state: [u64; 2]) {
+        OWN.set(Some(Generator::from_state(state)));
     }
 
     /// f32 numbers of the normal distribution; see [`Generator::randn`].

@@ -124,7 +124,7 @@ impl Tensor {
 }
 
 /// Reduces some axes, which are ascending.
-fn reduce(x: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn reduce(x: &UOp, op: ReduceOp, axes: &[usize]) -> Result<UOp> {
     let kept = (0..x.shape().rank()).filter(|k| !axes.contains(k));
     let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
     x.permute(&order)?.reduce(op, axes.len())
@@ -161,12 +161,12 @@ fn roomy(x: &UOp) -> Result<UOp> {
 }
 
 /// Computes in f32 what several roundings in f16 or bf16 would spoil. Integers become f32, too.
-fn in_floats(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+pub(super) fn in_floats(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
     let dtype = real(x.dtype());
     f(&x.cast(dtype.accumulator())?)?.cast(dtype)
 }
 
-fn sum(x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn sum(x: &UOp, axes: &[usize]) -> Result<UOp> {
     reduce(&roomy(x)?, ReduceOp::Add, axes)
 }
 
@@ -186,7 +186,7 @@ fn var(x: &UOp, axes: &[usize], correction: f64) -> Result<UOp> {
     })
 }
 
-fn max(x: &UOp, axes: &[usize]) -> Result<UOp> {
+pub(super) fn max(x: &UOp, axes: &[usize]) -> Result<UOp> {
     reduce(x, ReduceOp::Max, axes)
 }
 
