@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use uopc::Tensor;
 use uopc::nn::{AdamW, Optimizer};
+use uopc::tensor::{Attention, Conv};
 
 use super::inputs::{Fill, Inputs, Source, Spec};
 use super::single::{alone, gradients};
@@ -245,7 +246,8 @@ impl Gpt {
         let (b, n, c) = (self.batch, self.length, self.width);
         let norm = |h: &Tensor, name: &str| {
             let (weight, bias) = (format!("{name}_w"), format!("{name}_b"));
-            layers::layer_norm(h, model.get(&weight), model.get(&bias))
+            let (weight, bias) = (model.get(&weight), model.get(&bias));
+            h.layer_norm(weight.shape(), Some(weight), Some(bias), 1e-5)
         };
         let linear =
             |h: &Tensor, name: &str| model.linear(h, &format!("{name}_w"), &format!("{name}_b"));
@@ -264,7 +266,7 @@ impl Gpt {
                     .reshape([b, n, self.heads, c / self.heads])?
                     .permute([0, 2, 1, 3])
             };
-            let a = layers::attention(&heads(0)?, &heads(1)?, &heads(2)?)?;
+            let a = heads(0)?.attention(&heads(1)?, &heads(2)?, &Attention::new().causal(true))?;
             let a = a.permute([0, 2, 1, 3])?.reshape([b, n, c])?;
             h = h.add(&linear(&a, &part("proj"))?)?;
             let t = layers::gelu(&linear(&norm(&h, &part("ln2"))?, &part("fc"))?)?;
@@ -371,13 +373,12 @@ impl Cnn {
 
     fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
         let mut h = x.clone();
-        for (k, [o, ..]) in self.filters.into_iter().enumerate() {
-            let bias = model.get(&format!("cb{k}")).reshape([o, 1, 1])?;
-            h = layers::conv2d(&h, model.get(&format!("cw{k}")))?
-                .add(&bias)?
-                .relu()?;
+        for k in 0..self.filters.len() {
+            let (weight, bias) = (format!("cw{k}"), format!("cb{k}"));
+            let (weight, bias) = (model.get(&weight), model.get(&bias));
+            h = h.conv2d(weight, Some(bias), &Conv::new())?.relu()?;
             if k % 2 == 1 {
-                h = layers::max_pool2(&h)?;
+                h = h.max_pool2d(2)?;
             }
         }
         model
