@@ -1,11 +1,13 @@
 //! The class `Tensor`: a name of one of the library's tensors. Its methods stand in the files of
 //! this folder, by kind.
 
+mod conv;
 mod create;
 mod elementwise;
 mod grad;
 mod host;
 mod index;
+mod layers;
 mod movement;
 mod operators;
 mod reduce;
