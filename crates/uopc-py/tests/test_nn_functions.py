@@ -238,9 +238,6 @@ SCHEDULES = {
     "one_cycle linear": lambda o: nn.OneCycleLR(
         o, 1.5, 12, pct_start=0.25, anneal_strategy="linear", div_factor=10.0, final_div_factor=100.0
     ),
-    "sequence": lambda o: nn.SequentialLR(
-        o, [nn.LinearLR(o, start_factor=0.1, total_iters=3), nn.StepLR(o, step_size=4, gamma=0.5)], [3]
-    ),
 }
 
 

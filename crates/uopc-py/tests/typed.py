@@ -9,7 +9,7 @@ import os
 import pickle
 import sys
 import tempfile
-from typing import Any, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -398,7 +398,7 @@ def data_and_files() -> List[Tensor]:
 
 
 def layers() -> List[Tensor]:
-    from uopc.nn import functional as F
+    F = nn.functional
 
     sequences, images, volumes = Tensor.zeros(2, 4, 8), Tensor.zeros(2, 4, 8, 8), Tensor.zeros(1, 2, 4, 4, 4)
     found = [sequences.conv1d(Tensor.ones(6, 2, 3), groups=2), images.conv2d(Tensor.ones(6, 4, 3, 3), None, (1, 2), 1)]
@@ -442,7 +442,8 @@ def training() -> float:
     w = Tensor([[1.0, 2.0]], requires_grad=True)
     v = Tensor([1.0], requires_grad=True)
     rms = nn.RMSprop([w], alpha=0.9, momentum=0.5, centered=True)
-    sgd, adam, muon = nn.SGD([{"params": [w]}, {"params": [v], "lr": 0.5}], nesterov=True), nn.Adam([w]), nn.Muon([w])
+    groups: List[Dict[str, Any]] = [{"params": [w]}, {"params": [v], "lr": 0.5}]
+    sgd, adam, muon = nn.SGD(groups, nesterov=True), nn.Adam([w]), nn.Muon([w])
     assert_type((rms.alpha, rms.centered, sgd.nesterov, adam.betas), Tuple[float, bool, bool, Tuple[float, float]])
     assert_type(sgd.groups, List[List[Tensor]])
     sgd.lrs = [2 * lr for lr in sgd.lrs]
@@ -467,7 +468,8 @@ def training() -> float:
         path = os.path.join(folder, "run.safetensors")
         nn.save_checkpoint(path, optimizer=sgd, schedule=schedules[0], average=ema)
         nn.load_checkpoint(path, optimizer=sgd, schedule=schedules[0], average=ema)
-    return norm.item() + ema.decay + schedules[0].last_epoch + schedules[0].optimizer.lr
+    rate: float = schedules[0].optimizer.lr
+    return float(norm.item()) + ema.decay + schedules[0].last_epoch + rate
 
 
 def main() -> int:

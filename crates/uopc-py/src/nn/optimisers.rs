@@ -114,7 +114,7 @@ class! {
     /// >>> opt = uopc.nn.Adam([w], lr=0.5)
     /// >>> loss = w.square().sum().backward()
     /// >>> opt.step()
-    /// >>> w.tolist()
+    /// >>> [round(x, 4) for x in w.tolist()]
     /// [0.5, -1.5]
     PyAdam, "Adam", Adam, AdamSettings {
         lr: Real = Real(1e-3) => lr.0,

@@ -199,7 +199,7 @@ fn clip_grad_value_(py: Python<'_>, parameters: Parameters, clip_value: Real) ->
 ///
 /// >>> w = Tensor([0.0, 0.0], requires_grad=True)
 /// >>> ema = uopc.nn.EMA([w], decay=0.75)
-/// >>> w.assign(Tensor([1.0, 2.0]))
+/// >>> w = w.assign(Tensor([1.0, 2.0]))
 /// >>> ema.update()
 /// >>> with ema:
 /// ...     print(w.tolist())

@@ -98,7 +98,9 @@ impl CrossEntropy {
         }
         let rows = self.rows("cross_entropy", logits)?;
         let log_p = wide(&rows)?.log_softmax(-1)?;
-        let loss = match target.dtype().is_float() {
+        // Floats of the labels' shape are a slip, of which labels know what to say.
+        let is_labels = target.rank() + 1 == rows.rank() || !target.dtype().is_float();
+        let loss = match !is_labels {
             true => self.of_probabilities(&log_p, &self.rows("cross_entropy", target)?),
             false => self.of_labels("cross_entropy", &log_p, target, true),
         };

@@ -136,7 +136,7 @@ impl Schedule {
             Schedule::Exponential { gamma } => base * power(*gamma, step),
             Schedule::Cosine { steps, least } => {
                 let turn = PI * step as f64 / (*steps).max(1) as f64;
-                least + (base - least) * (1.0 + turn.cos()) / 2.0
+                along_cosine(base, *least, turn)
             }
             Schedule::Linear { start, end, steps } => {
                 let share = match *steps {
@@ -162,8 +162,8 @@ impl Schedule {
                     false => (*max, last, share_of(t - peak, end - peak)),
                 };
                 match linear {
-                    true => from + (to - from) * share,
-                    false => to + (from - to) / 2.0 * (1.0 + (PI * share).cos()),
+                    true => from * (1.0 - share) + to * share,
+                    false => along_cosine(from, to, PI * share),
                 }
             }
             Schedule::Sequence { .. } => base,
@@ -233,6 +233,11 @@ impl Schedule {
         }
         Ok(())
     }
+}
+
+/// From one rate to another along half a period of a cosine; exact at both ends.
+fn along_cosine(from: f64, to: f64, turn: f64) -> f64 {
+    from * (1.0 + turn.cos()) / 2.0 + to * (1.0 - turn.cos()) / 2.0
 }
 
 fn share_of(part: f64, whole: f64) -> f64 {
