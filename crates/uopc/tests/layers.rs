@@ -12,8 +12,7 @@ use uopc::compile::Engine;
 use uopc::debug::{DeviceChoice, Settings};
 use uopc::nn::{self, CrossEntropy, Reduction};
 use uopc::tensor::{
-    Attention, BatchStatistics, Conv, ConvPadding, Interpolation, PadMode, Pool, Resize,
-    with_engine,
+    Attention, BatchStatistics, Conv, ConvPadding, PadMode, Pool, Resize, ResizeMode, with_engine,
 };
 use uopc::transform::gradcheck;
 use uopc::{DType, Result, Tensor};
@@ -89,7 +88,7 @@ fn batch(c: &Case) -> Result<Tensor> {
     x(c).batch_norm(statistics, c.has("w"), c.has("b"), 1e-5)
 }
 
-fn resize(c: &Case, size: Resize, how: Interpolation) -> Result<Tensor> {
+fn resize(c: &Case, size: Resize, how: ResizeMode) -> Result<Tensor> {
     x(c).interpolate(&size, how)
 }
 
@@ -246,46 +245,46 @@ const CALLS: &[(&str, Call)] = &[
         x(c).pad_with(&AROUND[1..], PadMode::constant(1.5))
     }),
     ("interpolate nearest", |c| {
-        resize(c, to(&[8]), Interpolation::Nearest)
+        resize(c, to(&[8]), ResizeMode::Nearest)
     }),
     ("interpolate nearest twice", |c| {
-        resize(c, by(2.0), Interpolation::Nearest)
+        resize(c, by(2.0), ResizeMode::Nearest)
     }),
     ("interpolate nearest down", |c| {
-        resize(c, to(&[3, 2]), Interpolation::Nearest)
+        resize(c, to(&[3, 2]), ResizeMode::Nearest)
     }),
     ("interpolate nearest scale", |c| {
-        resize(c, by(1.45), Interpolation::Nearest)
+        resize(c, by(1.45), ResizeMode::Nearest)
     }),
     ("interpolate nearest-exact", |c| {
-        resize(c, to(&[3, 7]), Interpolation::NearestExact)
+        resize(c, to(&[3, 7]), ResizeMode::NearestExact)
     }),
     ("interpolate nearest-exact scale", |c| {
-        resize(c, by(1.45), Interpolation::NearestExact)
+        resize(c, by(1.45), ResizeMode::NearestExact)
     }),
     ("interpolate linear", |c| {
-        resize(c, to(&[8]), Interpolation::Linear)
+        resize(c, to(&[8]), ResizeMode::Linear)
     }),
     ("interpolate linear down", |c| {
-        resize(c, to(&[4]), Interpolation::Linear)
+        resize(c, to(&[4]), ResizeMode::Linear)
     }),
     ("interpolate linear scale", |c| {
-        resize(c, by(1.7), Interpolation::Linear)
+        resize(c, by(1.7), ResizeMode::Linear)
     }),
     ("interpolate linear aligned", |c| {
-        resize(c, to(&[8]), Interpolation::LinearAligned)
+        resize(c, to(&[8]), ResizeMode::LinearAligned)
     }),
     ("interpolate bilinear", |c| {
-        resize(c, to(&[8, 3]), Interpolation::Linear)
+        resize(c, to(&[8, 3]), ResizeMode::Linear)
     }),
     ("interpolate bilinear aligned", |c| {
-        resize(c, to(&[1, 7]), Interpolation::LinearAligned)
+        resize(c, to(&[1, 7]), ResizeMode::LinearAligned)
     }),
     ("interpolate trilinear", |c| {
-        resize(c, by(2.0), Interpolation::Linear)
+        resize(c, by(2.0), ResizeMode::Linear)
     }),
     ("interpolate area", |c| {
-        resize(c, to(&[3, 4]), Interpolation::Area)
+        resize(c, to(&[3, 4]), ResizeMode::Area)
     }),
     ("attention", |c| attend(c, Attention::new())),
     ("attention causal", |c| {
@@ -596,23 +595,20 @@ fn mistakes_are_named() {
         ),
         (
             "one to three spatial axes",
-            zeros(&[2, 3]).interpolate(&by(2.0), Interpolation::Linear),
+            zeros(&[2, 3]).interpolate(&by(2.0), ResizeMode::Linear),
         ),
-        (
-            "leave none",
-            x.interpolate(&by(0.1), Interpolation::Nearest),
-        ),
+        ("leave none", x.interpolate(&by(0.1), ResizeMode::Nearest)),
         (
             "the factor NaN",
-            x.interpolate(&by(f64::NAN), Interpolation::Nearest),
+            x.interpolate(&by(f64::NAN), ResizeMode::Nearest),
         ),
         (
             "the factor inf",
-            x.interpolate(&by(f64::INFINITY), Interpolation::Nearest),
+            x.interpolate(&by(f64::INFINITY), ResizeMode::Nearest),
         ),
         (
             "the size is [0, 0]",
-            x.interpolate(&Resize::To(0.into()), Interpolation::Nearest),
+            x.interpolate(&Resize::To(0.into()), ResizeMode::Nearest),
         ),
         (
             "equally long",
@@ -685,6 +681,10 @@ fn mistakes_are_named() {
         ),
         (
             "differ in shape",
+            CrossEntropy::new().loss(&x, &zeros(&[2, 4, 5, 6])),
+        ),
+        (
+            "labels are integers",
             CrossEntropy::new().loss(&x, &zeros(&[2, 4, 5])),
         ),
     ];
@@ -726,7 +726,7 @@ fn empty_batches_and_channels() {
         (zeros(&[0, 4, 5]).avg_pool1d(2), vec![0, 4, 2]),
         (zeros(&[0, 4, 5]).adaptive_avg_pool1d(2), vec![0, 4, 2]),
         (
-            zeros(&[0, 4, 5]).interpolate(&by(1.5), Interpolation::Linear),
+            zeros(&[0, 4, 5]).interpolate(&by(1.5), ResizeMode::Linear),
             vec![0, 4, 7],
         ),
         (
@@ -850,7 +850,7 @@ fn integers_and_half_floats() {
     assert_eq!(y.to_vec::<i32>().unwrap(), [2, 4]);
     assert_eq!(values(x.avg_pool1d(2)), [1.5, 3.5]);
     assert_eq!(
-        values(x.interpolate(&to(&[3]), Interpolation::Linear)).len(),
+        values(x.interpolate(&to(&[3]), ResizeMode::Linear)).len(),
         3
     );
     // Products of half floats are summed in f32: 2049 is no f16, and 2048 + 1 - 2048 is 1.

@@ -4,7 +4,7 @@
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use uopc::Tensor;
-use uopc::tensor::{Attention, BatchStatistics, Interpolation, Resize};
+use uopc::tensor::{Attention, BatchStatistics, Resize, ResizeMode};
 
 use super::{PyTensor, located};
 use crate::convert::{AnyPerAxis, AnyTensor, Real, Wholes};
@@ -272,12 +272,12 @@ impl PyTensor {
         };
         let linear = ["linear", "bilinear", "trilinear"];
         let how = match mode {
-            "nearest" => Interpolation::Nearest,
-            "nearest-exact" => Interpolation::NearestExact,
-            "area" => Interpolation::Area,
+            "nearest" => ResizeMode::Nearest,
+            "nearest-exact" => ResizeMode::NearestExact,
+            "area" => ResizeMode::Area,
             _ if linear.contains(&mode) => match align_corners {
-                true => Interpolation::LinearAligned,
-                false => Interpolation::Linear,
+                true => ResizeMode::LinearAligned,
+                false => ResizeMode::Linear,
             },
             _ => {
                 let message = format!(

@@ -11,6 +11,7 @@ mod layers;
 mod movement;
 mod operators;
 mod reduce;
+mod sort;
 
 use std::fmt::Display;
 

@@ -16,7 +16,7 @@ pub enum Resize {
 
 /// How [`Tensor::interpolate`] fills the new positions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Interpolation {
+pub enum ResizeMode {
     /// Position i reads old position i * scale, rounded down, where scale is old through new extent.
     Nearest,
     /// Position i reads old position (i + 1/2) * scale, rounded down: the nearest centre.
@@ -33,11 +33,11 @@ impl Tensor {
     /// Inputs (N, C, ...) with one, two or three spatial axes, resized.
     ///
     /// ```
-    /// use uopc::{Tensor, tensor::{Interpolation, Resize}};
+    /// use uopc::{Tensor, tensor::{ResizeMode, Resize}};
     ///
     /// let x = Tensor::from([1.0f32, 2.0]).reshape([1, 1, 2])?;
     /// let by_two = Resize::By(vec![2.0]);
-    /// let y = x.interpolate(&by_two, Interpolation::Linear)?;
+    /// let y = x.interpolate(&by_two, ResizeMode::Linear)?;
     /// assert_eq!(y.to_vec::<f32>()?, [1.0, 1.25, 1.75, 2.0]);
     /// # Ok::<(), uopc::Error>(())
     /// ```
@@ -46,7 +46,7 @@ impl Tensor {
     /// When there are not three to five axes, an extent is or becomes 0, or a factor is not
     /// positive and finite.
     #[track_caller]
-    pub fn interpolate(&self, size: &Resize, how: Interpolation) -> Result<Tensor> {
+    pub fn interpolate(&self, size: &Resize, how: ResizeMode) -> Result<Tensor> {
         let _site = Site::caller().enter();
         let shape = self.shape();
         if !(3..=5).contains(&shape.rank()) {
@@ -61,7 +61,7 @@ impl Tensor {
             let message = format!("shape {shape} has nothing between which to interpolate");
             return Err(shape_error("interpolate", message));
         }
-        if how == Interpolation::Area {
+        if how == ResizeMode::Area {
             let extents: Vec<usize> = axes.iter().map(|a| a.to).collect();
             return match n {
                 1 => self.adaptive_avg_pool1d(extents),
@@ -70,7 +70,7 @@ impl Tensor {
             };
         }
         self.map(|x| {
-            let linear = matches!(how, Interpolation::Linear | Interpolation::LinearAligned);
+            let linear = matches!(how, ResizeMode::Linear | ResizeMode::LinearAligned);
             let dtype = if linear { real(x.dtype()) } else { x.dtype() };
             let mut y = match linear {
                 true => x.cast(dtype.accumulator())?,
@@ -135,24 +135,24 @@ fn new_extents(size: &Resize, old: &[usize]) -> Result<Vec<Along>> {
 }
 
 impl Along {
-    fn resize(&self, x: &UOp, axis: usize, how: Interpolation) -> Result<UOp> {
+    fn resize(&self, x: &UOp, axis: usize, how: ResizeMode) -> Result<UOp> {
         let Along { from, to, scale } = *self;
         if from == to && scale.is_none() {
             return Ok(x.clone());
         }
         match how {
-            Interpolation::Nearest | Interpolation::NearestExact => {
+            ResizeMode::Nearest | ResizeMode::NearestExact => {
                 if scale.is_none() && to.is_multiple_of(from) {
                     // Each element several times: no positions have to be computed.
                     let column = x.reshape(&around(x, axis, &[from, 1]))?;
                     let repeated = column.expand(&around(x, axis, &[from, to / from]))?;
                     return repeated.reshape(&around(x, axis, &[to]));
                 }
-                let half = how == Interpolation::NearestExact;
+                let half = how == ResizeMode::NearestExact;
                 gather(x, axis, &self.nearest(half)?)
             }
-            Interpolation::Linear | Interpolation::LinearAligned => {
-                let (low, share) = self.neighbours(how == Interpolation::LinearAligned)?;
+            ResizeMode::Linear | ResizeMode::LinearAligned => {
+                let (low, share) = self.neighbours(how == ResizeMode::LinearAligned)?;
                 let last = low.full_like((from - 1) as f64)?;
                 let next = low.add(&low.full_like(1.0)?)?;
                 let high = next.cmplt(&last)?.where_(&next, &last)?;
@@ -163,7 +163,7 @@ impl Along {
                 a.mul(&spread(&rest)?)?.add(&b.mul(&spread(&share)?)?)
             }
             // Windows are taken of all axes at once.
-            Interpolation::Area => Ok(x.clone()),
+            ResizeMode::Area => Ok(x.clone()),
         }
     }
 

@@ -47,7 +47,9 @@ mod pool;
 mod random;
 mod realize;
 mod reduce;
+mod scan;
 mod slices;
+mod sort;
 mod update;
 mod windows;
 
@@ -71,7 +73,7 @@ pub use backward::{NoGrad, no_grad};
 pub(crate) use backward::{grads_on, with_grads};
 pub use conv::{Conv, ConvPadding};
 pub use diagnose::find_nan;
-pub use interpolate::{Interpolation, Resize};
+pub use interpolate::{Resize, ResizeMode};
 pub use limit::{MemoryLimit, memory_limit};
 pub use norm::BatchStatistics;
 pub use operand::Operand;
@@ -80,6 +82,7 @@ pub use pool::Pool;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, with_engine};
 pub use slices::{Slice, Slices};
+pub use sort::{Interpolation, Side};
 pub use windows::PerAxis;
 
 use history::Tape;
