@@ -123,12 +123,12 @@ pub trait Settings: Clone + Send {
     fn make(&self, parameters: Vec<Tensor>) -> Result<Descent<Self::Rule>>;
 }
 
+/// Parameters and what optimises them.
+type Made<R> = (Vec<Py<PyTensor>>, Descent<R>);
+
 /// The parameters and the optimiser of them all: `params` is a list of tensors, or one of dicts,
 /// each with the `params` of a group and settings that differ from the others'.
-pub fn made<S: Settings>(
-    params: &Bound<'_, PyAny>,
-    settings: S,
-) -> PyResult<(Vec<Py<PyTensor>>, Descent<S::Rule>)> {
+pub fn made<S: Settings>(params: &Bound<'_, PyAny>, settings: S) -> PyResult<Made<S::Rule>> {
     let py = params.py();
     let mut groups: Vec<(Parameters, S)> = Vec::new();
     match dicts(params)? {

@@ -30,6 +30,8 @@ macro_rules! class {
         impl $class {
             #[new]
             #[pyo3(signature = (params, $($arg=$default),*), text_signature = $text)]
+            // Some settings are what the argument is.
+            #[allow(clippy::redundant_field_names)]
             #[allow(clippy::too_many_arguments)]
             fn new(params: &Bound<'_, PyAny>, $($arg: $type),*) -> PyResult<$class> {
                 let (params, inner) = made(params, $settings { $($arg: $value),* })?;
