@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyList, PyString, PyTuple, PyType};
 use uopc::Tensor;
-use uopc::tensor::{Axes, Dims, Operand};
+use uopc::tensor::{Axes, Dims, Operand, PerAxis};
 
 use crate::tensor::{PyTensor, is_array, located, tensor_of};
 
@@ -314,4 +314,25 @@ fn integer(ob: &Bound<'_, PyAny>) -> PyResult<Operand> {
         located::<PyOverflowError>(ob.py(), message)
     })?;
     Ok(Operand::Int(number))
+}
+
+/// A number for each axis along which a window slides: one for all, or one for each.
+pub struct AnyPerAxis(pub PerAxis);
+
+impl AnyPerAxis {
+    /// The same for all.
+    pub fn all(number: i64) -> AnyPerAxis {
+        AnyPerAxis(number.into())
+    }
+}
+
+impl<'py> FromPyObject<'_, 'py> for AnyPerAxis {
+    type Error = PyErr;
+
+    fn extract(ob: Borrowed<'_, 'py, PyAny>) -> PyResult<AnyPerAxis> {
+        match whole(&ob) {
+            Ok(number) => Ok(AnyPerAxis::all(number)),
+            Err(_) => Ok(AnyPerAxis(ob.extract::<Wholes>()?.0.into())),
+        }
+    }
 }

@@ -31,6 +31,7 @@ MODULES = [
     uopc.io,
     uopc.kernelize,
     uopc.nn,
+    uopc.nn.functional,
     uopc.rules,
     uopc.tensor,
     uopc.memory,

@@ -241,6 +241,14 @@ ELSEWHERE = {
 
 OUTSIDE = {
     "explain_gradient": "gives no numbers (tests/test_diagnose.py)",
+    **dict.fromkeys(
+        "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d max_pool1d max_pool2d"
+        " max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d"
+        " adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d interpolate"
+        " scaled_dot_product_attention layer_norm rms_norm group_norm batch_norm dropout random_state"
+        " set_random_state".split(),
+        "PyTorch's, and not NumPy's (tests/test_nn_functions.py)",
+    ),
     "training": "a switch that layers read; it has no value that NumPy knows (tests/test_nn.py)",
 }
 

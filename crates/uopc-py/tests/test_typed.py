@@ -19,7 +19,7 @@ def test_the_example_runs():
 
 def public_names():
     """Every name of the package's modules, and every attribute of its classes."""
-    modules = (composite, data, diagnose, gradient, io, kernelize, memory, nn, rules)
+    modules = (composite, data, diagnose, gradient, io, kernelize, memory, nn, nn.functional, rules)
     for module in (uopc, *modules, transform, tree, uop):
         for name in module.__all__:
             yield name

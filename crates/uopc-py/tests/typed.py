@@ -470,6 +470,81 @@ def batches(x: Tensor, y: Tensor) -> List[Tensor]:
     return [t for batch in loader for t in batch]
 
 
+def layers() -> List[Tensor]:
+    F = nn.functional
+
+    sequences, images, volumes = Tensor.zeros(2, 4, 8), Tensor.zeros(2, 4, 8, 8), Tensor.zeros(1, 2, 4, 4, 4)
+    found = [sequences.conv1d(Tensor.ones(6, 2, 3), groups=2), images.conv2d(Tensor.ones(6, 4, 3, 3), None, (1, 2), 1)]
+    found += [volumes.conv3d(Tensor.ones(3, 2, 2, 2, 2)), sequences.conv_transpose1d(Tensor.ones(4, 2, 3), stride=2, output_padding=1)]
+    found += [images.conv_transpose2d(Tensor.ones(4, 2, 2, 2)), volumes.conv_transpose3d(Tensor.ones(2, 2, 2, 2, 2))]
+    found += [sequences.max_pool1d(2), images.max_pool2d((2, 2), ceil_mode=True), volumes.max_pool3d(2)]
+    found += [sequences.avg_pool1d(2), images.avg_pool2d(2, count_include_pad=False), volumes.avg_pool3d(2)]
+    found += [sequences.adaptive_avg_pool1d(3), images.adaptive_avg_pool2d((None, 3)), volumes.adaptive_avg_pool3d(1)]
+    found += [sequences.adaptive_max_pool1d(3), images.adaptive_max_pool2d(3), volumes.adaptive_max_pool3d(1)]
+    found += [images.interpolate(scale_factor=2.0, mode="bilinear", align_corners=True), images.interpolate((4, 4))]
+    found += [sequences.scaled_dot_product_attention(sequences, sequences, is_causal=True, scale=0.5)]
+    found += [sequences.layer_norm(8), sequences.rms_norm((8,), eps=1e-6), sequences.group_norm(2)]
+    found += [sequences.batch_norm(training=True), sequences.dropout(0.5), sequences.pad([(0, 0), None, (1, 1)], mode="circular")]
+    state = Tensor.random_state()
+    assert_type(state, Tuple[int, int])
+    Tensor.set_random_state(state)
+    found += [F.linear(sequences, Tensor.ones(8, 2)), F.relu(sequences), F.conv1d(sequences, Tensor.ones(1, 4, 1))]
+    p, t = Tensor([[0.25, 0.75]]), Tensor([[0.5, 0.5]])
+    found += [nn.l1_loss(p, t), nn.huber_loss(p, t, delta=2.0), nn.smooth_l1_loss(p, t, beta=0.5)]
+    found += [nn.binary_cross_entropy(p, t), nn.binary_cross_entropy_with_logits(p, t, reduction="sum")]
+    found += [nn.kl_div(p.log(), t, log_target=False), nn.nll_loss(p.log(), [1]), nn.cross_entropy(p, t, label_smoothing=0.1)]
+    convs = nn.Sequential(nn.Conv1d(4, 4, 3), nn.ConvTranspose1d(4, 4, 3), nn.BatchNorm1d(4), nn.MaxPool1d(2))
+    convs = nn.Sequential(convs, nn.AvgPool1d(2), nn.AdaptiveAvgPool1d(2), nn.GELU(), nn.SiLU(), nn.Tanh())
+    nets = [nn.Conv2d(4, 4, 3), nn.ConvTranspose2d(4, 4, 3), nn.BatchNorm2d(4), nn.MaxPool2d(2), nn.AvgPool2d(2)]
+    images_net = nn.Sequential(*nets, nn.AdaptiveAvgPool2d(2), nn.ReLU(), nn.GroupNorm(2, 4), nn.Sigmoid(), nn.Softplus())
+    volumes_net = nn.Sequential(nn.Conv3d(2, 2, 2), nn.ConvTranspose3d(2, 2, 2), nn.Identity(), nn.Dropout(0.1))
+    found += [convs(sequences), images_net(images), nn.Sequential(volumes_net, nn.Flatten())(volumes)]
+    found += [nn.Sequential(nn.LayerNorm(8), nn.RMSNorm(8), nn.Softmax(), nn.LogSoftmax(-1))(sequences)]
+    attention = nn.MultiheadAttention(8, 2, num_kv_heads=1)
+    y, weights = attention(sequences, sequences, sequences)
+    assert_type((y, weights), Tuple[Tensor, Optional[Tensor]])
+    assert_type(attention.q_proj.of(Tensor([[1.0]])), nn.Linear)
+    shapes = (attention.k_proj, attention.v_proj, attention.out_proj)
+    conv = nn.Conv2d(1, 2, 3, padding="same")
+    norm = nn.BatchNorm2d(2)
+    kept: List[Optional[Tensor]] = [conv.weight, conv.bias, norm.running_mean, norm.running_var]
+    return [*found, y, *(part.weight for part in shapes), *(t for t in kept if t is not None)]
+
+
+def training() -> float:
+    w = Tensor([[1.0, 2.0]], requires_grad=True)
+    v = Tensor([1.0], requires_grad=True)
+    rms = nn.RMSprop([w], alpha=0.9, momentum=0.5, centered=True)
+    groups: List[Dict[str, Any]] = [{"params": [w]}, {"params": [v], "lr": 0.5}]
+    sgd, adam, muon = nn.SGD(groups, nesterov=True), nn.Adam([w]), nn.Muon([w])
+    assert_type((rms.alpha, rms.centered, sgd.nesterov, adam.betas), Tuple[float, bool, bool, Tuple[float, float]])
+    assert_type(sgd.groups, List[List[Tensor]])
+    sgd.lrs = [2 * lr for lr in sgd.lrs]
+    parts = [nn.ConstantLR(muon), nn.StepLR(muon, 3), nn.MultiStepLR(muon, [3]), nn.ExponentialLR(muon, 0.9)]
+    schedules: List[nn.LRScheduler] = [*parts, nn.CosineAnnealingLR(muon, 9), nn.OneCycleLR(muon, 1.0, 9)]
+    schedules.append(nn.SequentialLR(muon, [nn.LinearLR(muon), parts[1]], [3]))
+    for schedule in schedules:
+        schedule.step()
+        assert_type(schedule.get_last_lr(), List[float])
+        schedule.load_state_dict(schedule.state_dict())
+    (w * v).square().sum().backward([w, v])
+    norm = nn.clip_grad_norm_([w, v], 1.0)
+    nn.clip_grad_value_([w, v], 0.5)
+    sgd.step(norm)
+    ema = nn.EMA([w], decay=0.5)
+    ema.update()
+    with ema as same:
+        assert_type(same.means, List[Tensor])
+    ema.apply()
+    ema.restore()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "run.safetensors")
+        nn.save_checkpoint(path, optimizer=sgd, schedule=schedules[0], average=ema)
+        nn.load_checkpoint(path, optimizer=sgd, schedule=schedules[0], average=ema)
+    rate: float = schedules[0].optimizer.lr
+    return float(norm.item()) + ema.decay + schedules[0].last_epoch + rate
+
+
 def main() -> int:
     """Runs everything, and computes all of it; the number of tensors."""
     a = create()
@@ -478,7 +553,8 @@ def main() -> int:
     describe(a)
     found = elementwise(a, b, i, j, a > b) + movement(a) + reductions(a, i) + parts(a)
     found += [in_place(b * 1, i * 1), *derivatives(), *transformed(), *data_and_files()]
-    found += [*diagnosed(), *with_rules()]
+    found += [*diagnosed(), *with_rules(), *layers()]
+    assert training() > 0
     Tensor.realize_all(found)
     grad = gradients(a)
     assert grad is not None

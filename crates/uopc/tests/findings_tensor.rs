@@ -248,14 +248,18 @@ fn a_state_that_is_refused_changes_nothing() {
             named("square.0", ones()),
         ],
     ];
-    for (which, state) in refused.iter().enumerate() {
-        assert!(adam.set_state(state).is_err(), "{which}");
-        for (name, t) in adam.state().unwrap().iter().skip(1) {
+    let rates = || named("rates", Tensor::from([0.1f64]));
+    for (which, state) in refused.into_iter().enumerate() {
+        let state = [state, vec![rates()]].concat();
+        assert!(adam.set_state(&state).is_err(), "{which}");
+        let state = adam.state().unwrap();
+        for (name, t) in state.iter().filter(|(name, _)| name.contains('.')) {
             assert_eq!(t.to_vec::<f32>().unwrap(), [0.0, 0.0], "{which}: {name}");
         }
         assert_eq!(adam.steps(), 0, "{which}");
     }
     let most = vec![
+        rates(),
         steps(1 << 53),
         named("mean.0", ones()),
         named("square.0", ones()),

@@ -196,7 +196,11 @@ fn npy() {
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
     // With nothing in it, an array of any extents is small.
-    fs::write(&path, array(1, &described("'<f4'", "(0, 1000000000000000000)"), 0)).unwrap();
+    fs::write(
+        &path,
+        array(1, &described("'<f4'", "(0, 1000000000000000000)"), 0),
+    )
+    .unwrap();
     assert_eq!(npy::load(&path).unwrap().numel(), 0);
     let many = Tensor::zeros(vec![1; 65]).unwrap();
     let text = refused(npy::save(&path, &many), &path);
@@ -298,19 +302,55 @@ fn npz() {
     let huge = array(1, &described("'<f8'", "(1000000000000000000,)"), 8);
     let cases: Vec<(Vec<u8>, String)> = vec![
         (vec![], "does not begin with PK: no zip file".into()),
-        (b"\x93NUMPY".to_vec(), "does not begin with PK: no zip file".into()),
-        (b"PK\x03\x04".to_vec(), "has no list of members at its end: truncated, or no zip file".into()),
-        (cut, "has no list of members at its end: truncated, or no zip file".into()),
-        (many, "claims 9 members, more than its bytes can hold".into()),
-        (far, "claims a list of 102 bytes at offset 2147483647, but it would have to end at".into()),
-        (of(stored("../a.npy", &one)), "the member's name ../a.npy leads out of its folder".into()),
-        (of(stored("/a.npy", &one)), "the member's name /a.npy leads out of its folder".into()),
-        (of(stored("x/../../a.npy", &one)), "the member's name x/../../a.npy leads".into()),
-        (of(stored("..\\a.npy", &one)), "the member's name ..\\\\a.npy leads out".into()),
-        (of(stored("c:a.npy", &one)), "the member's name c:a.npy leads out".into()),
+        (
+            b"\x93NUMPY".to_vec(),
+            "does not begin with PK: no zip file".into(),
+        ),
+        (
+            b"PK\x03\x04".to_vec(),
+            "has no list of members at its end: truncated, or no zip file".into(),
+        ),
+        (
+            cut,
+            "has no list of members at its end: truncated, or no zip file".into(),
+        ),
+        (
+            many,
+            "claims 9 members, more than its bytes can hold".into(),
+        ),
+        (
+            far,
+            "claims a list of 102 bytes at offset 2147483647, but it would have to end at".into(),
+        ),
+        (
+            of(stored("../a.npy", &one)),
+            "the member's name ../a.npy leads out of its folder".into(),
+        ),
+        (
+            of(stored("/a.npy", &one)),
+            "the member's name /a.npy leads out of its folder".into(),
+        ),
+        (
+            of(stored("x/../../a.npy", &one)),
+            "the member's name x/../../a.npy leads".into(),
+        ),
+        (
+            of(stored("..\\a.npy", &one)),
+            "the member's name ..\\\\a.npy leads out".into(),
+        ),
+        (
+            of(stored("c:a.npy", &one)),
+            "the member's name c:a.npy leads out".into(),
+        ),
         (of(stored("", &one)), "a member has no name".into()),
-        (of(stored("readme.txt", b"hello")), "member readme.txt: is no array: its name".into()),
-        (of(stored("a/", b"")), "member a/: is no array: its name does not end in .npy".into()),
+        (
+            of(stored("readme.txt", b"hello")),
+            "member readme.txt: is no array: its name".into(),
+        ),
+        (
+            of(stored("a/", b"")),
+            "member a/: is no array: its name does not end in .npy".into(),
+        ),
         (
             container(&[stored("a.npy", &one), stored("a.npy", &one)]),
             "two members are called a.npy".into(),
@@ -391,7 +431,10 @@ fn npz() {
             }),
             "member a.npy: can't be unpacked: ".into(),
         ),
-        (of(stored("a.npy", b"no array")), "member a.npy: does not begin with \\x93NUMPY".into()),
+        (
+            of(stored("a.npy", b"no array")),
+            "member a.npy: does not begin with \\x93NUMPY".into(),
+        ),
         (
             of(deflated("a.npy", &huge)),
             "member a.npy: the header claims f64 of shape (1000000000000000000,), \
@@ -405,7 +448,9 @@ fn npz() {
         assert!(found.starts_with(&text), "{found}\n{text}");
         let lazily = npz::open(&path).and_then(|file| {
             let names = file.names().into_iter();
-            names.map(|name| file.tensor(&name)).collect::<Result<Vec<_>>>()
+            names
+                .map(|name| file.tensor(&name))
+                .collect::<Result<Vec<_>>>()
         });
         assert_eq!(refused(lazily, &path), found);
     }
@@ -437,11 +482,20 @@ fn safetensors_and_shards() {
     let header = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let one = |info: &str| [header(&format!("{{\"w\":{info}}}")), vec![0; 8]].concat();
     for (bytes, text) in [
-        (vec![0; 7], "7 bytes are fewer than the header needs: truncated"),
-        (u64::MAX.to_le_bytes().to_vec(), "its first 8 bytes claim a header above 100 MB"),
+        (
+            vec![0; 7],
+            "7 bytes are fewer than the header needs: truncated",
+        ),
+        (
+            u64::MAX.to_le_bytes().to_vec(),
+            "its first 8 bytes claim a header above 100 MB",
+        ),
         (header("{\"w\":"), "no safetensors file, or a damaged one: "),
         (header("\u{0}"), "no safetensors file, or a damaged one: "),
-        ([&2u64.to_le_bytes()[..], &[0xff; 2]].concat(), "no safetensors file, or a damaged"),
+        (
+            [&2u64.to_le_bytes()[..], &[0xff; 2]].concat(),
+            "no safetensors file, or a damaged",
+        ),
         (
             one(r#"{"dtype":"F32","shape":[2],"data_offsets":[8,0]}"#),
             "damaged: ",
@@ -467,11 +521,15 @@ fn safetensors_and_shards() {
             "no safetensors file, or a damaged one: ",
         ),
         (
-            one(r#"{"dtype":"F64","shape":[1000000000000000000],"data_offsets":[0,8000000000000000000]}"#),
+            one(
+                r#"{"dtype":"F64","shape":[1000000000000000000],"data_offsets":[0,8000000000000000000]}"#,
+            ),
             "damaged: overflow computing buffer size",
         ),
         (
-            one(r#"{"dtype":"F64","shape":[18446744073709551615,18446744073709551615],"data_offsets":[0,8]}"#),
+            one(
+                r#"{"dtype":"F64","shape":[18446744073709551615,18446744073709551615],"data_offsets":[0,8]}"#,
+            ),
             "damaged: ",
         ),
         (
@@ -500,7 +558,10 @@ fn safetensors_and_shards() {
         ("", "is no JSON: "),
         ("[1, 2]", wrong_map),
         ("{\"weight_map\": []}", wrong_map),
-        ("{\"weight_map\": {\"a\": 3}}", "`weight_map`: a has no file's name"),
+        (
+            "{\"weight_map\": {\"a\": 3}}",
+            "`weight_map`: a has no file's name",
+        ),
         (
             "{\"weight_map\": {\"a\": \"../b.safetensors\"}}",
             "`weight_map`: a is in \"../b.safetensors\", which is no file of the same folder",
@@ -531,15 +592,32 @@ fn safetensors_and_shards() {
     safetensors::save(&path, &tensor("b")).unwrap();
     fs::write(&index, "{\"weight_map\": {\"a\": \"a.safetensors\"}}").unwrap();
     let opened = sharded::open(&index).unwrap();
-    assert_eq!(refused(opened.tensor("a"), &path), "has no tensor a; it has b");
-    assert_eq!(refused(opened.tensor("c"), &index), "has no tensor c; it has a");
+    assert_eq!(
+        refused(opened.tensor("a"), &path),
+        "has no tensor a; it has b"
+    );
+    assert_eq!(
+        refused(opened.tensor("c"), &index),
+        "has no tensor c; it has a"
+    );
     let text = refused(safetensors::save(&path, &tensor("__metadata__")), &path);
-    assert!(text.starts_with("no tensor can be called __metadata__"), "{text}");
+    assert!(
+        text.starts_with("no tensor can be called __metadata__"),
+        "{text}"
+    );
     let text = refused(
-        io::save_as(&path, &tensor("a"), io::Format::Npz, &[("k".into(), "v".into())]),
+        io::save_as(
+            &path,
+            &tensor("a"),
+            io::Format::Npz,
+            &[("k".into(), "v".into())],
+        ),
         &path,
     );
-    assert!(text.starts_with("NumPy's formats have no place for metadata"), "{text}");
+    assert!(
+        text.starts_with("NumPy's formats have no place for metadata"),
+        "{text}"
+    );
     nothing_was_taken();
 }
 
@@ -567,8 +645,14 @@ fn idx_files() {
     for (bytes, text) in [
         (vec![], "is too short to be an IDX file"),
         (gzip(&[]), "is too short to be an IDX file"),
-        (file([1, 0, 8, 1], &[1], 1), "begins with 0x01000801: no IDX file"),
-        (file([0, 0, 7, 1], &[1], 1), "begins with 0x00000701: no IDX file"),
+        (
+            file([1, 0, 8, 1], &[1], 1),
+            "begins with 0x01000801: no IDX file",
+        ),
+        (
+            file([0, 0, 7, 1], &[1], 1),
+            "begins with 0x00000701: no IDX file",
+        ),
         (file([0, 0, 8, 3], &[1], 0), "ends within its header"),
         (gzip(&file([0, 0, 8, 3], &[1], 0)), "ends within its header"),
         (
@@ -636,17 +720,53 @@ fn tables_and_texts() {
     };
     for (bytes, options, text) in [
         (&b"1,2\n3,\n"[..], &plain, "line 2, column 2: is empty"),
-        (b"a,b\n1,2\n\n , 4\n", &named, "line 4, column 1 (a): is empty"),
-        (b"1,2\n3\n", &plain, "line 2 has 1 cells, but those before it have 2"),
-        (b"a,b\n1,2,3\n", &named, "line 2 has 3 cells, but those before it have 2"),
-        (b"1,two\n", &plain, "line 1, column 2: \"two\" is no number of f32"),
-        (b"1,1.5\n", &whole, "line 1, column 2: \"1.5\" is no number of u8"),
-        (b"256\n", &whole, "line 1, column 1: \"256\" is no number of u8"),
-        (b"2\n", &truth, "line 1, column 1: \"2\" is no number of bool"),
-        (b"0x10\n", &plain, "line 1, column 1: \"0x10\" is no number of f32"),
+        (
+            b"a,b\n1,2\n\n , 4\n",
+            &named,
+            "line 4, column 1 (a): is empty",
+        ),
+        (
+            b"1,2\n3\n",
+            &plain,
+            "line 2 has 1 cells, but those before it have 2",
+        ),
+        (
+            b"a,b\n1,2,3\n",
+            &named,
+            "line 2 has 3 cells, but those before it have 2",
+        ),
+        (
+            b"1,two\n",
+            &plain,
+            "line 1, column 2: \"two\" is no number of f32",
+        ),
+        (
+            b"1,1.5\n",
+            &whole,
+            "line 1, column 2: \"1.5\" is no number of u8",
+        ),
+        (
+            b"256\n",
+            &whole,
+            "line 1, column 1: \"256\" is no number of u8",
+        ),
+        (
+            b"2\n",
+            &truth,
+            "line 1, column 1: \"2\" is no number of bool",
+        ),
+        (
+            b"0x10\n",
+            &plain,
+            "line 1, column 1: \"0x10\" is no number of f32",
+        ),
         (b"1,\xff\n", &plain, "line 1, column 2: no UTF-8"),
         (b"1\n", &filled, "missing: 0.5 is no u8"),
-        (b"1\n", &letter, "the delimiter 'e' can't be told from cells; use one such as , or ;"),
+        (
+            b"1\n",
+            &letter,
+            "the delimiter 'e' can't be told from cells; use one such as , or ;",
+        ),
     ] {
         fs::write(&path, bytes).unwrap();
         assert_eq!(refused(csv::load(&path, options), &path), text);

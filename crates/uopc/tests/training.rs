@@ -508,7 +508,7 @@ fn a_state_that_does_not_fit_names_the_entry() {
     refused(
         "square.0",
         Tensor::from([1.0f32; 3]),
-        "set_state: the entry square.0 has shape (3,), and parameter 0 needs (2,)",
+        "set_state: the entry square.0 has shape (3,), and (2,) is needed",
     );
     refused(
         "mean.0",

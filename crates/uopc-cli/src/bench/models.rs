@@ -2,6 +2,7 @@
 
 use uopc::Tensor;
 use uopc::nn::{AdamW, Optimizer};
+use uopc::tensor::{Attention, Conv};
 
 use super::inputs::{Fill, Inputs, Source, Spec};
 use super::single::gradients;
@@ -256,7 +257,8 @@ impl Gpt {
 
     fn norm(&self, model: &Model, h: &Tensor, name: &str) -> uopc::Result<Tensor> {
         let (weight, bias) = (format!("{name}_w"), format!("{name}_b"));
-        layers::layer_norm(h, model.get(&weight), model.get(&bias))
+        let (weight, bias) = (model.get(&weight), model.get(&bias));
+        h.layer_norm(weight.shape(), Some(weight), Some(bias), 1e-5)
     }
 
     /// Block k: causal attention, then two layers with GELU between them, each after a layer norm
@@ -276,7 +278,7 @@ impl Gpt {
                 .reshape([b, n, self.heads, c / self.heads])?
                 .permute([0, 2, 1, 3])
         };
-        let a = layers::attention(&heads(0)?, &heads(1)?, &heads(2)?)?;
+        let a = heads(0)?.attention(&heads(1)?, &heads(2)?, &Attention::new().causal(true))?;
         let a = a.permute([0, 2, 1, 3])?.reshape([b, n, c])?;
         let h = h.add(&linear(&a, "proj")?)?;
         let t = layers::gelu(&linear(&norm(&h, "ln2")?, "fc")?)?;
@@ -363,13 +365,12 @@ impl Cnn {
 
     pub(super) fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
         let mut h = x.clone();
-        for (k, [o, ..]) in self.filters.into_iter().enumerate() {
-            let bias = model.get(&format!("cb{k}")).reshape([o, 1, 1])?;
-            h = layers::conv2d(&h, model.get(&format!("cw{k}")))?
-                .add(&bias)?
-                .relu()?;
+        for k in 0..self.filters.len() {
+            let (weight, bias) = (format!("cw{k}"), format!("cb{k}"));
+            let (weight, bias) = (model.get(&weight), model.get(&bias));
+            h = h.conv2d(weight, Some(bias), &Conv::new())?.relu()?;
             if k % 2 == 1 {
-                h = layers::max_pool2(&h)?;
+                h = h.max_pool2d(2)?;
             }
         }
         model

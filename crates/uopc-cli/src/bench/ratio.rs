@@ -4,10 +4,10 @@ use std::rc::Rc;
 
 use uopc::Tensor;
 
+use super::Case;
 use super::inputs::{Fill, Inputs, Spec};
 use super::models::{Cnn, Gpt, Mlp, Model};
 use super::single::{Rows, alone};
-use super::{Case, layers};
 use crate::failure::Result;
 
 /// The same function of the rows of a matrix several times in a row.
@@ -124,7 +124,9 @@ impl Chain {
             let mut y = parameters[0].clone();
             for _ in 0..chain.length {
                 y = match &parameters[1..] {
-                    [weight, bias] => layers::layer_norm(&y, weight, bias)?,
+                    [weight, bias] => {
+                        y.layer_norm(weight.shape(), Some(weight), Some(bias), 1e-5)?
+                    }
                     _ => y.softmax(-1)?,
                 };
             }

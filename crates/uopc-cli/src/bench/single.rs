@@ -1,10 +1,11 @@
 //! Workloads of one operation: products, elementwise work, sorting, running sums, softmax, layer norm,
 //! convolution, attention.
 
+use uopc::tensor::{self, Conv};
 use uopc::{DType, Tensor};
 
+use super::Case;
 use super::inputs::{Fill, Inputs, Spec};
-use super::{Case, layers};
 use crate::failure::Result;
 
 const NORMAL: Fill = Fill::Normal(1.0);
@@ -162,7 +163,8 @@ pub(super) fn layer_norm(inputs: &Inputs) -> Result<Case> {
     let by = [parameter("x")?, parameter("w")?, parameter("b")?];
     let c = inputs.tensor("c")?;
     Ok(Case::new(&["x", "w", "b"], move || {
-        let loss = layers::layer_norm(&by[0], &by[1], &by[2])?
+        let loss = by[0]
+            .layer_norm(by[1].shape(), Some(&by[1]), Some(&by[2]), 1e-5)?
             .mul(&c)?
             .sum(..)?;
         gradients(&loss, &by)
@@ -230,17 +232,17 @@ impl Convolution {
     }
 
     pub(super) fn begin(&self, inputs: &Inputs) -> Result<Case> {
-        let padding = [(0, 0), (0, 0), (1, 1), (1, 1)];
+        let convolution = Conv::new().padding(1);
         let (x, w) = (inputs.tensor("x")?, inputs.tensor("w")?);
         if !self.gradient {
             return Ok(Case::value(move || {
-                computed(layers::conv2d(&x.pad(padding)?, &w)?)
+                computed(x.conv2d(&w, None, &convolution)?)
             }));
         }
         let by = [x.requires_grad()?, w.requires_grad()?];
         let c = inputs.tensor("c")?;
         Ok(Case::new(&["x", "w"], move || {
-            let y = layers::conv2d(&by[0].pad(padding)?, &by[1])?;
+            let y = by[0].conv2d(&by[1], None, &convolution)?;
             gradients(&y.mul(&c)?.sum(..)?, &by)
         }))
     }
@@ -286,13 +288,13 @@ impl Attention {
         let [q, k, v] = [q?, k?, v?];
         if !self.gradient {
             return Ok(Case::value(move || {
-                computed(layers::attention(&q, &k, &v)?)
+                computed(q.attention(&k, &v, &tensor::Attention::new().causal(true))?)
             }));
         }
         let by = [q.requires_grad()?, k.requires_grad()?, v.requires_grad()?];
         let c = inputs.tensor("c")?;
         Ok(Case::new(&["q", "k", "v"], move || {
-            let y = layers::attention(&by[0], &by[1], &by[2])?;
+            let y = by[0].attention(&by[1], &by[2], &tensor::Attention::new().causal(true))?;
             gradients(&y.mul(&c)?.sum(..)?, &by)
         }))
     }

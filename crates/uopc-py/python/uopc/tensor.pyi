@@ -41,6 +41,7 @@ _Interpolation: TypeAlias = Literal["linear", "lower", "higher", "nearest", "mid
 _Axes: TypeAlias = Union[SupportsIndex, Sequence[SupportsIndex], None]
 _Shape: TypeAlias = Union[SupportsIndex, Sequence[SupportsIndex]]
 _Pairs: TypeAlias = Sequence[Optional[Sequence[SupportsIndex]]]
+_Outputs: TypeAlias = Union[SupportsIndex, Sequence[Optional[SupportsIndex]]]
 _Key: TypeAlias = Union[SupportsIndex, slice, None, ellipsis]
 _Index: TypeAlias = Union[_Key, Tuple[_Key, ...]]
 
@@ -316,7 +317,9 @@ class Tensor:
     def swap_axes(self, axis1: SupportsIndex, axis2: SupportsIndex) -> Tensor: ...
     def expand(self, *shape: _Shape) -> Tensor: ...
     def broadcast_to(self, *shape: _Shape) -> Tensor: ...
-    def pad(self, padding: _Pairs) -> Tensor: ...
+    def pad(
+        self, padding: _Pairs, mode: str = "constant", value: _Operand = 0
+    ) -> Tensor: ...
     def shrink(self, bounds: _Pairs) -> Tensor: ...
     def flip(self, *axis: _Axes) -> Tensor: ...
     def unsqueeze(
@@ -632,6 +635,174 @@ class Tensor:
     def cross_entropy(self, labels: _TensorLike) -> Tensor: ...
     def accuracy(self, labels: _TensorLike) -> Tensor: ...
     def matmul(self, other: _TensorLike) -> Tensor: ...
+
+    # What layers compute.
+    def conv1d(
+        self,
+        weight: _TensorLike,
+        bias: Optional[_TensorLike] = None,
+        stride: _Shape = 1,
+        padding: Union[_Shape, str] = 0,
+        dilation: _Shape = 1,
+        groups: SupportsIndex = 1,
+    ) -> Tensor: ...
+    def conv_transpose1d(
+        self,
+        weight: _TensorLike,
+        bias: Optional[_TensorLike] = None,
+        stride: _Shape = 1,
+        padding: _Shape = 0,
+        output_padding: _Shape = 0,
+        groups: SupportsIndex = 1,
+        dilation: _Shape = 1,
+    ) -> Tensor: ...
+    def max_pool1d(
+        self,
+        kernel_size: _Shape,
+        stride: Optional[_Shape] = None,
+        padding: _Shape = 0,
+        dilation: _Shape = 1,
+        ceil_mode: _bool = False,
+    ) -> Tensor: ...
+    def avg_pool1d(
+        self,
+        kernel_size: _Shape,
+        stride: Optional[_Shape] = None,
+        padding: _Shape = 0,
+        ceil_mode: _bool = False,
+        count_include_pad: _bool = True,
+        divisor_override: Optional[SupportsIndex] = None,
+    ) -> Tensor: ...
+    def adaptive_avg_pool1d(self, output_size: _Outputs) -> Tensor: ...
+    def adaptive_max_pool1d(self, output_size: _Outputs) -> Tensor: ...
+    def conv2d(
+        self,
+        weight: _TensorLike,
+        bias: Optional[_TensorLike] = None,
+        stride: _Shape = 1,
+        padding: Union[_Shape, str] = 0,
+        dilation: _Shape = 1,
+        groups: SupportsIndex = 1,
+    ) -> Tensor: ...
+    def conv_transpose2d(
+        self,
+        weight: _TensorLike,
+        bias: Optional[_TensorLike] = None,
+        stride: _Shape = 1,
+        padding: _Shape = 0,
+        output_padding: _Shape = 0,
+        groups: SupportsIndex = 1,
+        dilation: _Shape = 1,
+    ) -> Tensor: ...
+    def max_pool2d(
+        self,
+        kernel_size: _Shape,
+        stride: Optional[_Shape] = None,
+        padding: _Shape = 0,
+        dilation: _Shape = 1,
+        ceil_mode: _bool = False,
+    ) -> Tensor: ...
+    def avg_pool2d(
+        self,
+        kernel_size: _Shape,
+        stride: Optional[_Shape] = None,
+        padding: _Shape = 0,
+        ceil_mode: _bool = False,
+        count_include_pad: _bool = True,
+        divisor_override: Optional[SupportsIndex] = None,
+    ) -> Tensor: ...
+    def adaptive_avg_pool2d(self, output_size: _Outputs) -> Tensor: ...
+    def adaptive_max_pool2d(self, output_size: _Outputs) -> Tensor: ...
+    def conv3d(
+        self,
+        weight: _TensorLike,
+        bias: Optional[_TensorLike] = None,
+        stride: _Shape = 1,
+        padding: Union[_Shape, str] = 0,
+        dilation: _Shape = 1,
+        groups: SupportsIndex = 1,
+    ) -> Tensor: ...
+    def conv_transpose3d(
+        self,
+        weight: _TensorLike,
+        bias: Optional[_TensorLike] = None,
+        stride: _Shape = 1,
+        padding: _Shape = 0,
+        output_padding: _Shape = 0,
+        groups: SupportsIndex = 1,
+        dilation: _Shape = 1,
+    ) -> Tensor: ...
+    def max_pool3d(
+        self,
+        kernel_size: _Shape,
+        stride: Optional[_Shape] = None,
+        padding: _Shape = 0,
+        dilation: _Shape = 1,
+        ceil_mode: _bool = False,
+    ) -> Tensor: ...
+    def avg_pool3d(
+        self,
+        kernel_size: _Shape,
+        stride: Optional[_Shape] = None,
+        padding: _Shape = 0,
+        ceil_mode: _bool = False,
+        count_include_pad: _bool = True,
+        divisor_override: Optional[SupportsIndex] = None,
+    ) -> Tensor: ...
+    def adaptive_avg_pool3d(self, output_size: _Outputs) -> Tensor: ...
+    def adaptive_max_pool3d(self, output_size: _Outputs) -> Tensor: ...
+    def interpolate(
+        self,
+        size: Optional[_Shape] = None,
+        scale_factor: Union[_float, Sequence[_float], None] = None,
+        mode: str = "nearest",
+        align_corners: _bool = False,
+    ) -> Tensor: ...
+    def scaled_dot_product_attention(
+        self,
+        key: _TensorLike,
+        value: _TensorLike,
+        attn_mask: Optional[_TensorLike] = None,
+        dropout_p: _float = 0.0,
+        is_causal: _bool = False,
+        scale: Optional[_float] = None,
+        enable_gqa: _bool = False,
+    ) -> Tensor: ...
+    def layer_norm(
+        self,
+        normalized_shape: _Shape,
+        weight: Optional[_TensorLike] = None,
+        bias: Optional[_TensorLike] = None,
+        eps: _float = 1e-05,
+    ) -> Tensor: ...
+    def rms_norm(
+        self,
+        normalized_shape: _Shape,
+        weight: Optional[_TensorLike] = None,
+        eps: Optional[_float] = None,
+    ) -> Tensor: ...
+    def group_norm(
+        self,
+        num_groups: SupportsIndex,
+        weight: Optional[_TensorLike] = None,
+        bias: Optional[_TensorLike] = None,
+        eps: _float = 1e-05,
+    ) -> Tensor: ...
+    def batch_norm(
+        self,
+        running_mean: Optional[_TensorLike] = None,
+        running_var: Optional[_TensorLike] = None,
+        weight: Optional[_TensorLike] = None,
+        bias: Optional[_TensorLike] = None,
+        training: _bool = False,
+        momentum: _float = 0.1,
+        eps: _float = 1e-05,
+    ) -> Tensor: ...
+    def dropout(self, p: _float = 0.5, training: _bool = True) -> Tensor: ...
+    @staticmethod
+    def random_state() -> Tuple[_int, _int]: ...
+    @staticmethod
+    def set_random_state(state: Tuple[_int, _int]) -> None: ...
 
     # Parts.
     def __getitem__(self, key: _Index, /) -> Tensor: ...

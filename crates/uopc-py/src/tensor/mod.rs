@@ -2,6 +2,7 @@
 //! this folder, by kind.
 
 mod arrange;
+mod conv;
 mod create;
 mod draw;
 mod elementwise;
@@ -9,6 +10,7 @@ mod gather;
 mod grad;
 mod host;
 mod index;
+mod layers;
 mod matrices;
 mod movement;
 mod norm;

@@ -1,12 +1,13 @@
 //! Methods that move elements and compute nothing: shapes, order of axes, padding, joining.
 
-use pyo3::exceptions::{PyNotImplementedError, PyTypeError};
+use pyo3::exceptions::{PyNotImplementedError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use uopc::Tensor;
+use uopc::tensor::{Operand, PadMode};
 
 use super::{PyTensor, located};
-use crate::convert::{AnyAxes, AnyTensor, Pairs, Tensors, Whole, Wholes, either};
+use crate::convert::{AnyAxes, AnyOperand, AnyTensor, Pairs, Tensors, Whole, Wholes, either};
 
 impl PyTensor {
     /// The axis numbers of a tensor in reverse.
@@ -145,16 +146,44 @@ impl PyTensor {
         PyTensor::build(py, || self.tensor.expand(shape))
     }
 
-    /// Zeros around: a pair (before, after) for each axis, as in ``np.pad``; None pads nothing.
+    /// Elements around: a pair (before, after) for each axis, as in ``np.pad``; None pads nothing.
     ///
-    /// Raises ValueError if there is not one pair for each axis or a number is negative.
+    /// ``mode`` is "constant" (the number ``value``), "reflect" (the mirror image in the outermost
+    /// element, which is not repeated), "replicate" (the outermost element) or "circular" (the
+    /// elements of the other end).
+    ///
+    /// Raises ValueError if there is not one pair for each axis, a number is negative, or an axis has
+    /// too few elements to be mirrored or repeated; TypeError if a value does not fit the dtype.
     ///
     /// >>> Tensor([[1, 2]]).pad(((0, 1), (2, 0)))
     /// Tensor([[0, 0, 1, 2],
     ///         [0, 0, 0, 0]], shape=(2, 4), dtype=i32)
-    fn pad(&self, py: Python<'_>, padding: Pairs) -> PyResult<PyTensor> {
+    /// >>> Tensor([1, 2, 3]).pad([(2, 2)], mode="reflect").tolist()
+    /// [3, 2, 1, 2, 3, 2, 1]
+    #[pyo3(
+        signature = (padding, mode="constant", value=AnyOperand(Operand::Int(0))),
+        text_signature = "($self, padding, mode='constant', value=0)"
+    )]
+    fn pad(
+        &self,
+        py: Python<'_>,
+        padding: Pairs,
+        mode: &str,
+        value: AnyOperand,
+    ) -> PyResult<PyTensor> {
         let padding = self.pairs(padding, |_| (0, 0));
-        PyTensor::build(py, || self.tensor.pad(padding))
+        let mode = match mode {
+            "constant" => PadMode::Constant(value.0),
+            "reflect" => PadMode::Reflect,
+            "replicate" => PadMode::Replicate,
+            "circular" => PadMode::Circular,
+            _ => {
+                let message =
+                    format!("pad: mode {mode:?} is none of constant, reflect, replicate, circular");
+                return Err(located::<PyValueError>(py, message));
+            }
+        };
+        PyTensor::build(py, || self.tensor.pad_with(padding, mode))
     }
 
     /// A window of each axis: a pair (begin, end) for each; None keeps the whole axis.

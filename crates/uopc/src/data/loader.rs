@@ -435,7 +435,9 @@ impl<T: Send + 'static> Batches<T> {
             self.ahead = None;
         }
         let value = match &mut self.ahead {
-            Some(ahead) => ahead.next()?.expect("the helper makes all batches that are left"),
+            Some(ahead) => ahead
+                .next()?
+                .expect("the helper makes all batches that are left"),
             None => {
                 let _off = no_grad();
                 self.here.batch(k)

@@ -47,7 +47,8 @@ fn write(path: &Path, tensors: &[(String, Tensor)], deflate: bool) -> Result<()>
             ));
         }
         zip::checked_name(&member).map_err(|message| refuse(path, message))?;
-        let header = npy::header(t).map_err(|message| refuse(path, format!("{name}: {message}")))?;
+        let header =
+            npy::header(t).map_err(|message| refuse(path, format!("{name}: {message}")))?;
         headers.push((member, header));
     }
     realize(tensors)?;

@@ -317,4 +317,3 @@ fn explain(error: &SafeTensorError, n: usize) -> String {
         _ => format!("damaged: {error}"),
     }
 }
-

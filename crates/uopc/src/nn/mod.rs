@@ -20,19 +20,46 @@
 //! # Ok::<(), uopc::Error>(())
 //! ```
 
+mod attention;
+mod checkpoint;
+mod classes;
+mod clip;
+mod conv;
+mod ema;
 mod layers;
 mod loss;
+mod mode;
+mod norm;
 mod optim;
+mod saved;
+mod schedule;
+mod sequential;
 
+pub use attention::{Dropout, MultiheadAttention};
+pub use checkpoint::{Model, RandomState, Stateful, load_checkpoint, save_checkpoint};
+pub use classes::{CrossEntropy, nll_loss};
+pub use clip::{clip_grad_norm, clip_grad_value};
+pub use conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d};
+pub use ema::Ema;
 pub use layers::{Embedding, Linear};
-pub use loss::{cross_entropy, mse};
-pub use optim::{AdamW, Optimizer, Sgd};
+pub use loss::{
+    Reduction, binary_cross_entropy, binary_cross_entropy_with_logits, cross_entropy, huber_loss,
+    kl_div, l1_loss, mse, mse_loss, smooth_l1_loss,
+};
+pub use mode::{Evaluation, evaluation, is_training};
+pub use norm::{BatchNorm1d, BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
+pub use optim::{
+    Adam, AdamRule, AdamW, AdamWRule, Descent, Muon, MuonRule, MuonScale, Optimizer, Range,
+    RmsProp, RmsPropRule, Sgd, SgdRule, UpdateRule,
+};
+pub use schedule::{Schedule, Scheduler};
+pub use sequential::{Activation, Layer, Sequential};
 
 use std::path::Path;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::io::safetensors;
-use crate::tensor::Tensor;
+use crate::tensor::{Site, Tensor};
 
 /// Something with parameters: a layer, or layers within each other.
 pub trait Module {
@@ -47,7 +74,20 @@ pub trait Module {
             .collect()
     }
 
-    /// Writes the parameters to a safetensors file, see [`safetensors::save`].
+    /// Tensors that are no parameters and yet belong to what was learned, such as running
+    /// statistics, by dotted name.
+    fn named_buffers(&self) -> Vec<(String, Tensor)> {
+        Vec::new()
+    }
+
+    /// All that is saved: the parameters and then the buffers.
+    fn named_state(&self) -> Vec<(String, Tensor)> {
+        let mut state = self.named_parameters();
+        state.extend(self.named_buffers());
+        state
+    }
+
+    /// Writes parameters and buffers to a safetensors file, see [`safetensors::save`].
     ///
     /// # Errors
     /// When the file can't be written.
@@ -55,10 +95,10 @@ pub trait Module {
     where
         Self: Sized,
     {
-        safetensors::save(path, &self.named_parameters())
+        safetensors::save(path, &self.named_state())
     }
 
-    /// Reads the parameters from a safetensors file, see [`safetensors::load_into`].
+    /// Reads parameters and buffers from a safetensors file, see [`safetensors::load_into`].
     ///
     /// # Errors
     /// When the file can't be read or its names, shapes or dtypes differ.
@@ -66,7 +106,7 @@ pub trait Module {
     where
         Self: Sized,
     {
-        safetensors::load_into(path, &self.named_parameters())
+        safetensors::load_into(path, &self.named_state())
     }
 }
 
@@ -76,4 +116,18 @@ pub fn within(name: &str, part: &dyn Module) -> Vec<(String, Tensor)> {
     parameters
         .map(|(own, t)| (format!("{name}.{own}"), t))
         .collect()
+}
+
+/// The tensors that there are, with their names.
+fn named<const N: usize>(tensors: [(&str, Option<&Tensor>); N]) -> Vec<(String, Tensor)> {
+    let tensors = tensors.into_iter();
+    tensors
+        .filter_map(|(name, t)| Some((name.to_string(), t?.clone())))
+        .collect()
+}
+
+/// The error for a number or a choice that makes no sense, with the line where it was made.
+fn setting_error(message: String) -> Error {
+    let at = Site::current().map_or(String::new(), |site| format!(" (at {site})"));
+    Error::Setting(format!("{message}{at}"))
 }

@@ -87,6 +87,11 @@ pub(crate) fn is_argument(u: &UOp) -> bool {
     behind(u).is_some()
 }
 
+/// Whether a node is the leaf of an argument that stands for each of many values.
+pub(super) fn is_unknown(u: &UOp) -> bool {
+    behind(u).is_some_and(|argument| argument.stands_for.is_none())
+}
+
 /// The value that an argument's leaf stands for.
 fn value(u: &UOp) -> Option<&UOp> {
     behind(u)?.stands_for.as_ref()

@@ -47,7 +47,8 @@ impl Tensor {
         }
         let n = self.shape()[axis];
         if end != n {
-            let message = format!("sizes {sizes:?} add up to {end}, and axis {axis} has extent {n}");
+            let message =
+                format!("sizes {sizes:?} add up to {end}, and axis {axis} has extent {n}");
             return Err(shape_error("split", message));
         }
         self.cut("split", &ends, axis)
@@ -63,7 +64,10 @@ impl Tensor {
         let _site = Site::caller().enter();
         let axis = axis_of("chunk", self.shape(), axis.signed())?;
         if count == 0 {
-            return Err(shape_error("chunk", "0 parts hold nothing; give 1 or more".into()));
+            return Err(shape_error(
+                "chunk",
+                "0 parts hold nothing; give 1 or more".into(),
+            ));
         }
         let n = self.shape()[axis];
         if n == 0 {

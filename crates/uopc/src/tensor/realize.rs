@@ -16,6 +16,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::history::{self, Kept, Tape};
+use super::later;
 use super::limit;
 use super::{Handle, Operand, Result, Site, Tensor, UOp, argument, dtype_error, shape_error};
 use crate::compile::{Engine, Finding, RealizeOptions, Realized};
@@ -210,7 +211,7 @@ impl Handle {
     }
 
     /// Puts a leaf in the node's place and drops what was kept for it.
-    fn replace(&self, leaf: UOp) -> UOp {
+    pub(super) fn replace(&self, leaf: UOp) -> UOp {
         let mut state = self.state.lock();
         let former = mem::replace(&mut state.node, leaf);
         let memory = (state.value.take(), mem::take(&mut state.tape));
@@ -272,13 +273,17 @@ impl Tensor {
     #[track_caller]
     pub fn realize_all<T: Borrow<Tensor>>(tensors: &[T]) -> Result<()> {
         let _site = Site::caller().enter();
-        let todo: SmallVec<[Open; 1]> = tensors.iter().filter_map(|t| t.borrow().open()).collect();
+        let due;
+        let mut todo: SmallVec<[Open; 1]> =
+            tensors.iter().filter_map(|t| t.borrow().open()).collect();
+        if todo.is_empty() {
+            return Ok(());
+        }
+        due = later::due();
+        todo.extend(due.iter().filter_map(Tensor::open));
         let roots: SmallVec<[UOp; 1]> = todo.iter().map(|open| open.node.clone()).collect();
         if !todo.iter().any(|open| open.needs_grad) {
-            let outputs = match roots[..] {
-                [] => return Ok(()),
-                _ => compute(&roots, &RealizeOptions::default())?.outputs,
-            };
+            let outputs = compute(&roots, &RealizeOptions::default())?.outputs;
             for (open, storage) in todo.iter().zip(outputs) {
                 open.tensor.become_value(storage)?;
             }
@@ -384,7 +389,8 @@ impl Tensor {
                 return Err(dtype_error("assign", message));
             }
         }
-        let also: Vec<&Tensor> = also.iter().map(Borrow::borrow).collect();
+        let due = later::due();
+        let also: Vec<&Tensor> = also.iter().map(Borrow::borrow).chain(&due).collect();
         let values = updates.iter().map(|(_, value)| *value);
         let roots: Vec<UOp> = values
             .chain(also.iter().copied())

@@ -30,6 +30,17 @@ class Linear(Module):
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         self.weight, self.bias = linear_parameters(in_features, out_features, bias)
 
+    @classmethod
+    def of(cls, weight: Tensor, bias: Optional[Tensor] = None) -> "Linear":
+        """A layer of a weight and a bias that are there.
+
+        >>> uopc.nn.Linear.of(Tensor([[2.0]]))(Tensor([3.0])).tolist()
+        [6.0]
+        """
+        layer = cls.__new__(cls)
+        layer.weight, layer.bias = weight, bias
+        return layer
+
     def forward(self, x: Tensor) -> Tensor:
         """The layer applied to the last axis of x."""
         return linear(x, self.weight, self.bias)
