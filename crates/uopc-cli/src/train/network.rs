@@ -7,11 +7,11 @@ use uopc::data::Labelled;
 use uopc::data::digits::CLASSES;
 use uopc::io::safetensors;
 use uopc::nn::{Linear, Module, within};
-use uopc::tensor::no_grad;
+use uopc::tensor::{Conv, no_grad};
 use uopc::{DType, Tensor};
 
 use super::task::{Kind, Task};
-use crate::bench::{layers, models};
+use crate::bench::models;
 use crate::failure::{Failure, Result};
 
 /// Inputs, hidden units and classes of the networks that are fully connected.
@@ -53,9 +53,7 @@ impl Convolution {
     }
 
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let filters = self.bias.numel();
-        let bias = self.bias.reshape([filters, 1, 1])?;
-        Ok(layers::conv2d(x, &self.weight)?.add(&bias)?)
+        Ok(x.conv2d(&self.weight, Some(&self.bias), &Conv::new())?)
     }
 }
 
@@ -259,7 +257,7 @@ impl Network {
                 for (k, (_, convolution)) in convolutions.iter().enumerate() {
                     h = convolution.forward(&h)?.relu()?;
                     if k % 2 == 1 {
-                        h = layers::max_pool2(&h)?;
+                        h = h.max_pool2d(2)?;
                     }
                 }
                 Ok(output.forward(&h.flatten(1, -1)?)?)

@@ -159,7 +159,7 @@ impl Trainer {
         all.push((RATE.to_string(), Tensor::from_slice(&[lr], ())?));
         let images = self.loader.rows() as u64;
         all.push((IMAGES.to_string(), Tensor::from_slice(&[images], ())?));
-        let generator = Tensor::generator_state();
+        let generator = Tensor::random_state();
         all.push((GENERATOR.to_string(), Tensor::from_slice(&generator, [2])?));
         // The model comes first: a checkpoint never claims more than the model's file has.
         self.model.save(folder.file(MODEL))?;
@@ -254,7 +254,7 @@ impl Trainer {
         self.optimizer
             .set_state(&state)
             .map_err(|e| wrong(e.to_string()))?;
-        Tensor::set_generator_state([generator[0], generator[1]]);
+        Tensor::set_random_state([generator[0], generator[1]]);
         (self.epochs_done, self.loss_sum) = (epochs_done, loss_sum);
         self.steps_done = steps_done;
         self.batches = None;

@@ -214,19 +214,19 @@ impl Tensor {
     /// # use uopc::Tensor;
     /// Tensor::manual_seed(3);
     /// Tensor::rand([2])?;
-    /// let state = Tensor::generator_state();
+    /// let state = Tensor::random_state();
     /// let next = Tensor::rand([2])?.to_vec::<f32>()?;
-    /// Tensor::set_generator_state(state);
+    /// Tensor::set_random_state(state);
     /// assert_eq!(Tensor::rand([2])?.to_vec::<f32>()?, next);
     /// # Ok::<(), uopc::Error>(())
     /// ```
-    pub fn generator_state() -> [u64; 2] {
+    pub fn random_state() -> [u64; 2] {
         with_current(|generator| generator.state())
     }
 
     /// From now on this thread draws from a generator of its own in that
-    /// [state](Self::generator_state).
-    pub fn set_generator_state(state: [u64; 2]) {
+    /// [state](Self::random_state).
+    pub fn set_random_state(state: [u64; 2]) {
         OWN.set(Some(Generator::from_state(state)));
     }
 
