@@ -62,7 +62,12 @@ fn engines() -> Vec<(&'static str, Settings)> {
 /// The bits of values under some settings.
 fn bits(roots: &[UOp], settings: Settings) -> Vec<Vec<u8>> {
     let engine = Engine::new(settings).unwrap();
-    eprintln!("{:?} {:?} {:?}", engine.settings().schedule, engine.settings().threads, engine.settings().device);
+    eprintln!(
+        "{:?} {:?} {:?}",
+        engine.settings().schedule,
+        engine.settings().threads,
+        engine.settings().device
+    );
     let got = engine.realize(roots, &RealizeOptions::default()).unwrap();
     roots.iter().for_each(UOp::clear_home);
     got.outputs.iter().map(|o| o.as_bytes().to_vec()).collect()
@@ -104,7 +109,12 @@ fn running(row: &[f32], start: f32, op: impl Fn(f32, f32) -> f32) -> Vec<f32> {
 }
 
 /// By rows, as bytes.
-fn by_rows<T>(x: &[f32], n: usize, f: impl Fn(&[f32]) -> Vec<T>, bytes: fn(T) -> Vec<u8>) -> Vec<u8> {
+fn by_rows<T>(
+    x: &[f32],
+    n: usize,
+    f: impl Fn(&[f32]) -> Vec<T>,
+    bytes: fn(T) -> Vec<u8>,
+) -> Vec<u8> {
     let rows = x.chunks_exact(n.max(1));
     rows.flat_map(f).flat_map(bytes).collect()
 }
@@ -125,8 +135,20 @@ fn same(found: &[u8], expected: &[u8]) -> bool {
 fn larger(a: f32, b: f32) -> f32 {
     match (a, b) {
         _ if a.is_nan() || b.is_nan() => f32::NAN,
-        _ if a == b => if a.is_sign_positive() { a } else { b },
-        _ => if a > b { a } else { b },
+        _ if a == b => {
+            if a.is_sign_positive() {
+                a
+            } else {
+                b
+            }
+        }
+        _ => {
+            if a > b {
+                a
+            } else {
+                b
+            }
+        }
     }
 }
 
@@ -190,9 +212,14 @@ fn every_dtype_agrees_with_the_interpreter() {
         for (rows, n) in [(3, 40), (2, 200)] {
             let x: Vec<f32> = match dtype.is_float() {
                 true => wild(&mut rng, rows * n),
-                false => (0..rows * n).map(|_| rng.random_range(-40..300) as f32).collect(),
+                false => (0..rows * n)
+                    .map(|_| rng.random_range(-40..300) as f32)
+                    .collect(),
             };
-            let t = Tensor::from_slice(&x, [rows, n]).unwrap().cast(dtype).unwrap();
+            let t = Tensor::from_slice(&x, [rows, n])
+                .unwrap()
+                .cast(dtype)
+                .unwrap();
             let bytes = bits(&[t.uop()], settings(Schedule::Plain, 1)).remove(0);
             let data = Array::from_bytes(dtype, &[rows * n], &bytes).unwrap();
             let slot = UOp::slot(0, dtype, rows * n).reshape(&[rows, n]).unwrap();
@@ -209,7 +236,13 @@ fn every_dtype_agrees_with_the_interpreter() {
         for (u, (found, expected)) in roots.iter().zip(found.iter().zip(&expected)) {
             let found = Array::from_bytes(u.dtype(), u.shape(), found).unwrap();
             let difference = found.difference(expected);
-            assert_eq!(difference, None, "{:?} of {}, {engine}", u.op(), u.src()[0].dtype());
+            assert_eq!(
+                difference,
+                None,
+                "{:?} of {}, {engine}",
+                u.op(),
+                u.src()[0].dtype()
+            );
         }
     }
 }

@@ -112,7 +112,8 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         PyTensor::build(py, || {
             self.tensor.index_select(dim.0, &index.0)?;
-            self.tensor.with_index(along(&self.tensor, dim.0, index.0), &source.0)
+            self.tensor
+                .with_index(along(&self.tensor, dim.0, index.0), &source.0)
         })
     }
 
@@ -131,7 +132,8 @@ impl PyTensor {
     ) -> PyResult<PyTensor> {
         PyTensor::build(py, || {
             self.tensor.index_select(dim.0, &index.0)?;
-            self.tensor.with_index(along(&self.tensor, dim.0, index.0), value.0)
+            self.tensor
+                .with_index(along(&self.tensor, dim.0, index.0), value.0)
         })
     }
 
@@ -216,7 +218,8 @@ impl PyTensor {
         };
         let src = part_value(src)?;
         PyTensor::build(py, || {
-            self.tensor.scatter_reduce(dim.0, &index.0, src, combine, include_self)
+            self.tensor
+                .scatter_reduce(dim.0, &index.0, src, combine, include_self)
         })
     }
 
@@ -237,7 +240,9 @@ impl PyTensor {
         axis: Whole,
     ) -> PyResult<PyTensor> {
         let values = part_value(values)?;
-        PyTensor::build(py, || self.tensor.put_along_axis(&indices.0, values, axis.0))
+        PyTensor::build(py, || {
+            self.tensor.put_along_axis(&indices.0, values, axis.0)
+        })
     }
 
     /// A copy with values at the places that one tensor for each of the first axes names together, or with
@@ -365,7 +370,11 @@ impl PyTensor {
             (return_inverse, found.inverse),
             (return_counts, found.counts),
         ];
-        results.extend(more.into_iter().filter(|(wanted, _)| *wanted).map(|(_, t)| t));
+        results.extend(
+            more.into_iter()
+                .filter(|(wanted, _)| *wanted)
+                .map(|(_, t)| t),
+        );
         let results: [Tensor; 1] = match results.try_into() {
             Ok(values) => values,
             Err(several) => return Ok(tuple_of(py, several)?.into_any()),

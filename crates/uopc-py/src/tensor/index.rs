@@ -85,7 +85,10 @@ fn index(key: &Bound<'_, PyAny>) -> PyResult<Index> {
 fn positions(key: &Bound<'_, PyAny>) -> PyResult<Option<Index>> {
     let py = key.py();
     let refused = |t: &Tensor| {
-        let message = format!("an index holds integers or bools, not {}; cast it", t.dtype());
+        let message = format!(
+            "an index holds integers or bools, not {}; cast it",
+            t.dtype()
+        );
         Err(located::<PyIndexError>(py, message))
     };
     if let Ok(tensor) = key.cast::<PyTensor>() {
@@ -98,11 +101,12 @@ fn positions(key: &Bound<'_, PyAny>) -> PyResult<Option<Index>> {
     let is_list = key.is_instance_of::<PyList>() || key.is_instance_of::<PyTuple>();
     // An array of one number without axes is a position, but not if it is a bool.
     let is_flag = |key: &Bound<'_, PyAny>| -> PyResult<bool> {
-        let kind = key.getattr(intern!(py, "dtype"))?.getattr(intern!(py, "kind"))?;
+        let kind = key
+            .getattr(intern!(py, "dtype"))?
+            .getattr(intern!(py, "kind"))?;
         Ok(kind.extract::<String>()? == "b")
     };
-    let has_axes = is_array(key)?
-        && key.getattr(intern!(py, "ndim"))?.extract::<usize>()? > 0;
+    let has_axes = is_array(key)? && key.getattr(intern!(py, "ndim"))?.extract::<usize>()? > 0;
     let is_bool = key.is_instance_of::<PyBool>()
         || key.hasattr(intern!(py, "dtype"))? && !is_list && !has_axes && is_flag(key)?;
     if !(is_list || has_axes || is_bool) {

@@ -76,7 +76,9 @@ impl PyTensor {
         let rows = count(py, "eye", &n)?;
         let columns = m.map_or(Ok(rows), |m| count(py, "eye", &m))?;
         let dtype = dtype_or(dtype, DType::F32);
-        create(py, requires_grad, || Tensor::eye_as(dtype, rows, columns, k.0))
+        create(py, requires_grad, || {
+            Tensor::eye_as(dtype, rows, columns, k.0)
+        })
     }
 
     /// Zeros of a shape, as reading what happens to be in memory would make results depend on it.
@@ -110,7 +112,9 @@ impl PyTensor {
         requires_grad: bool,
     ) -> PyResult<PyTensor> {
         let dtype = dtype_or(dtype, self.tensor.dtype());
-        create(py, requires_grad, || Tensor::full_as(dtype, self.tensor.shape(), 0))
+        create(py, requires_grad, || {
+            Tensor::full_as(dtype, self.tensor.shape(), 0)
+        })
     }
 
     /// Of a vector the matrix with it on a diagonal, of a matrix that diagonal: the main one, or so many
@@ -124,7 +128,12 @@ impl PyTensor {
     /// >>> Tensor([[1, 2], [3, 4]]).diag(1)
     /// Tensor([2], shape=(1,), dtype=i32)
     #[pyo3(signature = (diagonal=None, *, k=None))]
-    fn diag(&self, py: Python<'_>, diagonal: Option<Whole>, k: Option<Whole>) -> PyResult<PyTensor> {
+    fn diag(
+        &self,
+        py: Python<'_>,
+        diagonal: Option<Whole>,
+        k: Option<Whole>,
+    ) -> PyResult<PyTensor> {
         let k = either(["diagonal", "k"], [diagonal, k])?.unwrap_or(Whole(0));
         PyTensor::build(py, || self.tensor.diag(k.0))
     }
@@ -161,7 +170,12 @@ impl PyTensor {
     /// Tensor([[1, 0],
     ///         [3, 4]], shape=(2, 2), dtype=i32)
     #[pyo3(signature = (diagonal=None, *, k=None))]
-    fn tril(&self, py: Python<'_>, diagonal: Option<Whole>, k: Option<Whole>) -> PyResult<PyTensor> {
+    fn tril(
+        &self,
+        py: Python<'_>,
+        diagonal: Option<Whole>,
+        k: Option<Whole>,
+    ) -> PyResult<PyTensor> {
         let k = either(["diagonal", "k"], [diagonal, k])?.unwrap_or(Whole(0));
         PyTensor::build(py, || self.tensor.tril(k.0))
     }
@@ -175,7 +189,12 @@ impl PyTensor {
     /// Tensor([[0, 2],
     ///         [0, 0]], shape=(2, 2), dtype=i32)
     #[pyo3(signature = (diagonal=None, *, k=None))]
-    fn triu(&self, py: Python<'_>, diagonal: Option<Whole>, k: Option<Whole>) -> PyResult<PyTensor> {
+    fn triu(
+        &self,
+        py: Python<'_>,
+        diagonal: Option<Whole>,
+        k: Option<Whole>,
+    ) -> PyResult<PyTensor> {
         let k = either(["diagonal", "k"], [diagonal, k])?.unwrap_or(Whole(0));
         PyTensor::build(py, || self.tensor.triu(k.0))
     }

@@ -112,7 +112,9 @@ impl PyTensor {
             let message = "tensordot: axes are a number, or two lists of axes";
             located::<PyTypeError>(py, message)
         })?;
-        PyTensor::build(py, || self.tensor.tensordot_axes(&other.0, pair.0.0, pair.1.0))
+        PyTensor::build(py, || {
+            self.tensor.tensordot_axes(&other.0, pair.0.0, pair.1.0)
+        })
     }
 
     /// Kronecker's product: each element times the whole other tensor, as blocks.

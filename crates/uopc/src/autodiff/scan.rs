@@ -26,7 +26,10 @@ pub(super) fn pull_scan(op: ReduceOp, u: &UOp, g: &UOp) -> Result<UOp> {
         ReduceOp::Mul => {
             let wide = x.dtype().accumulator();
             let (x, g) = (x.cast(wide)?, g.cast(wide)?);
-            let r = backwards(&recurrence(&shifted(&backwards(&x)?, 1.0)?, &backwards(&g)?)?)?;
+            let r = backwards(&recurrence(
+                &shifted(&backwards(&x)?, 1.0)?,
+                &backwards(&g)?,
+            )?)?;
             r.mul(&shifted(&x.scan(ReduceOp::Mul)?, 1.0)?)?
                 .cast(u.dtype())
         }

@@ -14,7 +14,10 @@ pub(crate) fn shifted(x: &UOp, first: f64) -> Result<UOp> {
     let first = part(&x.full_like(first)?, 0, 1)?;
     match n {
         1 => Ok(first),
-        _ => cat(&[first, part(x, 0, n.saturating_sub(1))?], x.shape().rank() - 1),
+        _ => cat(
+            &[first, part(x, 0, n.saturating_sub(1))?],
+            x.shape().rank() - 1,
+        ),
     }
 }
 

@@ -149,7 +149,9 @@ impl Tensor {
     pub fn repeat_interleave(&self, times: usize, axis: Option<isize>) -> Result<Tensor> {
         let _site = Site::caller().enter();
         let Some(axis) = axis else {
-            return self.reshape([self.numel()])?.repeat_interleave(times, Some(0));
+            return self
+                .reshape([self.numel()])?
+                .repeat_interleave(times, Some(0));
         };
         let axis = axis_of("repeat_interleave", self.shape(), axis as i64)?;
         let mut apart = self.shape().to_vec();
@@ -276,7 +278,12 @@ impl Tensor {
         let before = &shape[..shape.rank() - 1];
         let with = |tail: &[usize]| [before, tail].concat();
         if size == 0 || n == 0 {
-            return self.map(|x| UOp::full(crate::ir::Scalar::zero(x.dtype()), &Shape::new(&with(&[size, count]))));
+            return self.map(|x| {
+                UOp::full(
+                    crate::ir::Scalar::zero(x.dtype()),
+                    &Shape::new(&with(&[size, count])),
+                )
+            });
         }
         let length = size.saturating_mul(n + 1);
         let times = length.div_ceil(n);
@@ -348,7 +355,10 @@ impl Tensor {
                 return Ok((0..shape.rank()).collect());
             };
             axes_of("moveaxis", shape, &named)?;
-            named.iter().map(|&a| axis_of("moveaxis", shape, a)).collect()
+            named
+                .iter()
+                .map(|&a| axis_of("moveaxis", shape, a))
+                .collect()
         };
         let (from, to) = (in_order(&|| from.axes())?, in_order(&|| to.axes())?);
         if from.len() != to.len() {
@@ -395,7 +405,10 @@ fn roll(x: &UOp, axis: usize, shift: i64) -> Result<UOp> {
     dims[axis] = n.saturating_mul(2);
     let mut window: Vec<(usize, usize)> = dims.iter().map(|&d| (0, d)).collect();
     window[axis] = (n - shift, 2 * n - shift);
-    x.reshape(&apart)?.expand(&twice)?.reshape(&dims)?.shrink(&window)
+    x.reshape(&apart)?
+        .expand(&twice)?
+        .reshape(&dims)?
+        .shrink(&window)
 }
 
 /// The diagonal as a last axis. A square of side n, read as rows that are one longer than n, has it in

@@ -39,7 +39,11 @@ pub(super) fn contract(terms: Vec<Term>, result: &[Label]) -> Result<UOp> {
     // What one operand alone has is summed before it is multiplied.
     for k in 0..open.len() {
         let needed = |l: &Label| {
-            kept.contains(l) || open.iter().enumerate().any(|(j, t)| j != k && t.labels.contains(l))
+            kept.contains(l)
+                || open
+                    .iter()
+                    .enumerate()
+                    .any(|(j, t)| j != k && t.labels.contains(l))
         };
         let stays: Vec<Label> = open[k].labels.iter().copied().filter(needed).collect();
         open[k] = open[k].sum_to(&stays)?;
@@ -50,7 +54,9 @@ pub(super) fn contract(terms: Vec<Term>, result: &[Label]) -> Result<UOp> {
     };
     let mut order = order.into_iter();
     while open.len() > 1 {
-        let (i, j) = order.next().unwrap_or_else(|| cheapest(&open, &kept, &extent));
+        let (i, j) = order
+            .next()
+            .unwrap_or_else(|| cheapest(&open, &kept, &extent));
         let (b, a) = (open.remove(j.max(i)), open.remove(i.min(j)));
         let needed = |l: &Label| kept.contains(l) || open.iter().any(|t| t.labels.contains(l));
         let product = pair(&a, &b, needed)?;
@@ -69,7 +75,9 @@ pub(super) fn contract(terms: Vec<Term>, result: &[Label]) -> Result<UOp> {
 
 /// All labels in order, each with its extent.
 fn extents(terms: &[Term]) -> Vec<(Label, usize)> {
-    let axes = terms.iter().flat_map(|t| t.labels.iter().copied().zip(t.node.shape().iter().copied()));
+    let axes = terms
+        .iter()
+        .flat_map(|t| t.labels.iter().copied().zip(t.node.shape().iter().copied()));
     let mut all: Vec<(Label, usize)> = axes.collect();
     // Of an extent and 1 the other one counts, also if it is 0.
     all.sort_unstable_by_key(|&(l, n)| (l, n == 1, n));
@@ -104,7 +112,13 @@ impl Term {
 
     /// Without axes of extent 1: they repeat whatever the others have.
     fn without_ones(self) -> Result<Term> {
-        let dims: Vec<usize> = self.node.shape().iter().copied().filter(|&d| d != 1).collect();
+        let dims: Vec<usize> = self
+            .node
+            .shape()
+            .iter()
+            .copied()
+            .filter(|&d| d != 1)
+            .collect();
         let axes = self.labels.iter().zip(self.node.shape().iter());
         let labels = axes.filter(|(_, d)| **d != 1).map(|(&l, _)| l).collect();
         Ok(Term {
@@ -142,7 +156,12 @@ fn pair(a: &Term, b: &Term, needed: impl Fn(&Label) -> bool) -> Result<Term> {
     let right: Vec<Label> = right.collect();
     let of = |t: &Term, l: Label| t.node.shape()[place(&t.labels, l)];
     let extents = |t: &Term, labels: &[Label]| labels.iter().map(|&l| of(t, l)).collect::<Vec<_>>();
-    let groups = [extents(a, &batch), extents(a, &left), extents(b, &right), extents(a, &summed)];
+    let groups = [
+        extents(a, &batch),
+        extents(a, &left),
+        extents(b, &right),
+        extents(a, &summed),
+    ];
     let dims = groups.concat();
     let dtype = a.node.dtype();
     // With a single row or column the sum is no contraction, and the products of narrow floats would be
@@ -154,7 +173,11 @@ fn pair(a: &Term, b: &Term, needed: impl Fn(&Label) -> bool) -> Result<Term> {
         let order: Vec<usize> = order.iter().map(|&l| place(&t.labels, l)).collect();
         let mut apart = groups.clone();
         apart[skipped].fill(1);
-        t.node.cast(sums)?.permute(&order)?.reshape(&apart.concat())?.expand(&dims)
+        t.node
+            .cast(sums)?
+            .permute(&order)?
+            .reshape(&apart.concat())?
+            .expand(&dims)
     };
     let product = spread(a, &left, 2)?.mul(&spread(b, &right, 1)?)?;
     let node = product.reduce(ReduceOp::Add, summed.len())?.cast(dtype)?;
@@ -189,7 +212,9 @@ fn best_order(
         let mut labels: Vec<Label> = Vec::new();
         for k in (0..n).filter(inside) {
             for &l in &terms[k].labels {
-                let outside = (0..n).filter(|k| !inside(k)).any(|k| terms[k].labels.contains(&l));
+                let outside = (0..n)
+                    .filter(|k| !inside(k))
+                    .any(|k| terms[k].labels.contains(&l));
                 let alone = set.count_ones() == 1;
                 if (alone || outside || kept.contains(&l)) && !labels.contains(&l) {
                     labels.push(l);
@@ -247,20 +272,22 @@ fn best_order(
 }
 
 /// The pair whose product, less what it is made of, is smallest.
-fn cheapest(
-    open: &[Term],
-    kept: &[Label],
-    extent: &impl Fn(Label) -> usize,
-) -> (usize, usize) {
+fn cheapest(open: &[Term], kept: &[Label], extent: &impl Fn(Label) -> usize) -> (usize, usize) {
     let size = |labels: &[Label]| labels.iter().map(|&l| extent(l) as f64).product::<f64>();
     let mut best = (f64::INFINITY, f64::INFINITY, (0, 1));
     for j in 1..open.len() {
         for i in 0..j {
             let (a, b) = (&open[i].labels, &open[j].labels);
             let others = || open.iter().enumerate().filter(|(k, _)| *k != i && *k != j);
-            let needed = |l: &Label| kept.contains(l) || others().any(|(_, t)| t.labels.contains(l));
+            let needed =
+                |l: &Label| kept.contains(l) || others().any(|(_, t)| t.labels.contains(l));
             let more = b.iter().filter(|l| !a.contains(l));
-            let product: Vec<Label> = a.iter().chain(more).copied().filter(|l| needed(l)).collect();
+            let product: Vec<Label> = a
+                .iter()
+                .chain(more)
+                .copied()
+                .filter(|l| needed(l))
+                .collect();
             let grows = size(&product) - size(a) - size(b);
             let own = cost(a, b, extent);
             if (grows, own) < (best.0, best.1) {

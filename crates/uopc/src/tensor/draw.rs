@@ -63,7 +63,10 @@ impl Generator {
         let n = shape.numel();
         let [first, second] = self.bits(n)?;
         let below = below(&first, &second, (high - low) as u128)?;
-        let low = UOp::full(Scalar::from_i128(DType::I64, low as i64 as i128), below.shape())?;
+        let low = UOp::full(
+            Scalar::from_i128(DType::I64, low as i64 as i128),
+            below.shape(),
+        )?;
         // All sums are right modulo 2^64, hence in each integer dtype that holds the result.
         let node = below.cast(DType::I64)?.add(&low)?.cast(dtype)?;
         Ok(Tensor::new(node.reshape(&shape)?, false))
@@ -254,7 +257,9 @@ fn below(high: &UOp, low: &UOp, n: u128) -> Result<UOp> {
         return upper(&middle);
     }
     let other = low.mul(&n_high)?.add(&lower(&middle)?)?;
-    high.mul(&n_high)?.add(&upper(&middle)?)?.add(&upper(&other)?)
+    high.mul(&n_high)?
+        .add(&upper(&middle)?)?
+        .add(&upper(&other)?)
 }
 
 impl Tensor {

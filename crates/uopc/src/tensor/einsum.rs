@@ -95,12 +95,19 @@ impl<'a> Subscripts<'a> {
                 }
                 '.' if (next(1), next(2)) == (Some('.'), Some('.')) => {
                     if parsed.current().letters.iter().any(|l| l.letter.is_none()) {
-                        return Err(parsed.wrong(at, "a second ... in one operand; one can stand for axes"));
+                        return Err(
+                            parsed.wrong(at, "a second ... in one operand; one can stand for axes")
+                        );
                     }
                     parsed.current().letters.push(Letter { letter: None, at });
                     at += 2;
                 }
-                '.' => return Err(parsed.wrong(at, "a dot that is none of three; axes without letters are ...")),
+                '.' => {
+                    return Err(parsed.wrong(
+                        at,
+                        "a dot that is none of three; axes without letters are ...",
+                    ));
+                }
                 ',' if parsed.result.is_some() => {
                     return Err(parsed.wrong(at, "a comma behind the arrow; there is one result"));
                 }
@@ -125,13 +132,20 @@ impl<'a> Subscripts<'a> {
     fn current(&mut self) -> &mut Written {
         match &mut self.result {
             Some(result) => result,
-            None => self.operands.last_mut().expect("there is one from the beginning"),
+            None => self
+                .operands
+                .last_mut()
+                .expect("there is one from the beginning"),
         }
     }
 
     /// An error with a mark below a character.
     fn wrong(&self, at: usize, what: &str) -> Error {
-        let line: String = self.text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let line: String = self
+            .text
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
         let mark = format!("{}^", " ".repeat(at));
         shape_error("einsum", format!("{what}\n    {line}\n    {mark}"))
     }
@@ -140,20 +154,34 @@ impl<'a> Subscripts<'a> {
     fn labels(&self, shapes: &[&[usize]]) -> Result<Vec<Vec<Label>>> {
         if self.operands.len() != shapes.len() {
             let (n, m) = (self.operands.len(), shapes.len());
-            let message = format!("{:?} is for {n} operands, not {m}; commas part them", self.text);
+            let message = format!(
+                "{:?} is for {n} operands, not {m}; commas part them",
+                self.text
+            );
             return Err(shape_error("einsum", message));
         }
         let mut extents: Vec<(Label, usize, usize)> = Vec::new();
         let mut all = Vec::with_capacity(shapes.len());
         for (k, (written, shape)) in self.operands.iter().zip(shapes).enumerate() {
-            let named = written.letters.iter().filter(|l| l.letter.is_some()).count();
+            let named = written
+                .letters
+                .iter()
+                .filter(|l| l.letter.is_some())
+                .count();
             let has_rest = named < written.letters.len();
             let rank = shape.len();
             if named > rank || named < rank && !has_rest {
                 let shape = super::Shape::new(shape);
-                let what = format!("{named} letters for operand {k} of shape {shape}, which has {rank} axes");
+                let what = format!(
+                    "{named} letters for operand {k} of shape {shape}, which has {rank} axes"
+                );
                 let at = match named > rank {
-                    true => written.letters.iter().filter(|l| l.letter.is_some()).nth(rank).map(|l| l.at),
+                    true => written
+                        .letters
+                        .iter()
+                        .filter(|l| l.letter.is_some())
+                        .nth(rank)
+                        .map(|l| l.at),
                     false => written.letters.last().map(|l| l.at),
                 };
                 return Err(self.wrong(at.unwrap_or(self.begin(k)), &what));
@@ -162,7 +190,10 @@ impl<'a> Subscripts<'a> {
             for letter in &written.letters {
                 let own: Vec<Label> = match letter.letter {
                     Some(c) => vec![c as Label],
-                    None => (0..rank - named).rev().map(|i| BEYOND + i as Label).collect(),
+                    None => (0..rank - named)
+                        .rev()
+                        .map(|i| BEYOND + i as Label)
+                        .collect(),
                 };
                 for label in own {
                     let n = shape[labels.len()];
@@ -215,12 +246,22 @@ impl<'a> Subscripts<'a> {
 
     /// The labels of the result's axes.
     fn result(&self, operands: &[Vec<Label>]) -> Result<Vec<Label>> {
-        let mut rest: Vec<Label> = operands.iter().flatten().copied().filter(|&l| l >= BEYOND).collect();
+        let mut rest: Vec<Label> = operands
+            .iter()
+            .flatten()
+            .copied()
+            .filter(|&l| l >= BEYOND)
+            .collect();
         rest.sort_unstable();
         rest.dedup();
         rest.reverse();
         let Some(result) = &self.result else {
-            let mut once: Vec<Label> = operands.iter().flatten().copied().filter(|&l| l < BEYOND).collect();
+            let mut once: Vec<Label> = operands
+                .iter()
+                .flatten()
+                .copied()
+                .filter(|&l| l < BEYOND)
+                .collect();
             once.sort_unstable();
             let runs = once.chunk_by(|a, b| a == b).filter(|run| run.len() == 1);
             let mut labels = rest;

@@ -130,7 +130,9 @@ impl Tensor {
             let mut shape = self.shape().to_vec();
             shape.remove(axis);
             shape.insert(0, self.shape()[axis]);
-            s.permute(&to_front)?.scatter_add(&[at], &shape)?.permute(&back)
+            s.permute(&to_front)?
+                .scatter_add(&[at], &shape)?
+                .permute(&back)
         })?;
         self.add(sums)
     }

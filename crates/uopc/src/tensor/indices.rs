@@ -216,11 +216,17 @@ impl Tensor {
         let pick = Picked::of(op, self, &indices)?;
         let dims = pick.result();
         let beyond = value.rank().saturating_sub(dims.rank());
-        let idle = value.shape().iter().take(beyond).take_while(|&&d| d == 1).count();
+        let idle = value
+            .shape()
+            .iter()
+            .take(beyond)
+            .take_while(|&&d| d == 1)
+            .count();
         let own = Shape::new(&value.shape()[idle..]);
         if broadcast(op, &own, &dims)? != dims {
             let given = value.shape();
-            let message = format!("a value of shape {given} does not broadcast to the part, {dims}");
+            let message =
+                format!("a value of shape {given} does not broadcast to the part, {dims}");
             return Err(shape_error(op, message));
         }
         let spread = value.map(|v| broadcast_to(&v.reshape(&own)?, &dims))?;
@@ -243,7 +249,12 @@ impl Tensor {
 
     /// A choice between the value and this tensor by a mask of its first axes, if the value is the same
     /// at all places of the mask.
-    fn where_mask(&self, op: &'static str, mask: &Tensor, value: &Tensor) -> Result<Option<Tensor>> {
+    fn where_mask(
+        &self,
+        op: &'static str,
+        mask: &Tensor,
+        value: &Tensor,
+    ) -> Result<Option<Tensor>> {
         check_mask(op, self.shape(), 0, mask)?;
         let rest = Shape::new(&self.shape()[mask.rank()..]);
         let beyond = value.rank().saturating_sub(rest.rank());
@@ -253,7 +264,8 @@ impl Tensor {
         let own = Shape::new(&value.shape()[beyond..]);
         if broadcast(op, &own, &rest)? != rest {
             let given = value.shape();
-            let message = format!("a value of shape {given} does not broadcast to the part, (n,) + {rest}");
+            let message =
+                format!("a value of shape {given} does not broadcast to the part, (n,) + {rest}");
             return Err(shape_error(op, message));
         }
         let mut dims = mask.shape().to_vec();
@@ -319,7 +331,10 @@ impl Picked {
         // In the order of indices: whether each is a position, and in which axis of the part.
         let mut kinds = Vec::new();
         let named = |s: &&Step| {
-            !matches!(s, Step::Slice(Slice::NewAxis | Slice::Rest) | Step::OfNewAxis(_))
+            !matches!(
+                s,
+                Step::Slice(Slice::NewAxis | Slice::Rest) | Step::OfNewAxis(_)
+            )
         };
         let rest = x.rank() - steps.iter().filter(named).count();
         let (mut axis, mut part_axis) = (0, 0);
@@ -362,18 +377,26 @@ impl Picked {
         let mut shape = Shape::scalar();
         for (_, at) in &places {
             shape = broadcast(op, &shape, at.shape()).map_err(|_| {
-                let shapes: Vec<String> =
-                    places.iter().map(|(_, at)| at.shape().to_string()).collect();
+                let shapes: Vec<String> = places
+                    .iter()
+                    .map(|(_, at)| at.shape().to_string())
+                    .collect();
                 let message = format!("positions of shapes {} do not broadcast", shapes.join(", "));
                 index_error(op, message)
             })?;
         }
         let all_narrow = places.iter().all(|(_, at)| at.dtype() == DType::I32);
         let dtype = if all_narrow { DType::I32 } else { DType::I64 };
-        let at = places.iter().map(|(_, at)| broadcast_to(&at.cast(dtype)?, &shape));
+        let at = places
+            .iter()
+            .map(|(_, at)| broadcast_to(&at.cast(dtype)?, &shape));
         let at = at.collect::<Result<Vec<UOp>>>()?;
         let mut order: Vec<usize> = places.iter().map(|(axis, _)| *axis).collect();
-        let place = if is_one { order.first().copied().unwrap_or(0) } else { 0 };
+        let place = if is_one {
+            order.first().copied().unwrap_or(0)
+        } else {
+            0
+        };
         order.extend((0..part.rank()).filter(|k| !places.iter().any(|(axis, _)| axis == k)));
         Ok(Picked {
             slices,
@@ -396,15 +419,19 @@ impl Picked {
 
     /// The shape of what is picked.
     fn result(&self) -> Shape {
-        let others: Vec<usize> =
-            self.order[self.at.len()..].iter().map(|&k| self.part.shape()[k]).collect();
+        let others: Vec<usize> = self.order[self.at.len()..]
+            .iter()
+            .map(|&k| self.part.shape()[k])
+            .collect();
         Shape::new(&[&others[..self.place], &self.shape, &others[self.place..]].concat())
     }
 
     /// The positions in all their axes as one number, -1 where one is out of range.
     fn flat(&self) -> Result<UOp> {
-        let extents: Vec<usize> =
-            self.order[..self.at.len()].iter().map(|&k| self.part.shape()[k]).collect();
+        let extents: Vec<usize> = self.order[..self.at.len()]
+            .iter()
+            .map(|&k| self.part.shape()[k])
+            .collect();
         let count = extents.iter().fold(1usize, |n, &d| n.saturating_mul(d));
         let dtype = match self.at.first() {
             Some(at) => index_dtype(at.dtype(), count),
@@ -442,7 +469,9 @@ fn steps(op: &'static str, x: &Tensor, indices: &[Index]) -> Result<Vec<Step>> {
         let message = format!("{count} axes of shape {shape}, which has {}", shape.rank());
         return Err(index_error(op, message));
     }
-    let rests = indices.iter().filter(|i| matches!(i, Index::Slice(Slice::Rest)));
+    let rests = indices
+        .iter()
+        .filter(|i| matches!(i, Index::Slice(Slice::Rest)));
     if rests.count() > 1 {
         let message = "several indices mean the rest of the axes; one can".into();
         return Err(index_error(op, message));

@@ -7,8 +7,8 @@
 
 use super::operand::{broadcast, broadcast_to};
 use super::{DType, Element, Operand, Result, Shape, Site, Tensor, UOp, dtype_error};
-use crate::ir::op::ReduceOp;
 use crate::ir::Scalar;
+use crate::ir::op::ReduceOp;
 
 /// What [`Tensor::unique`] gives.
 #[derive(Clone)]
@@ -78,9 +78,8 @@ impl Tensor {
             Ok(_) => DType::I32,
             Err(_) => DType::I64,
         };
-        let constant = |value: i128, n: usize| {
-            UOp::full(Scalar::from_i128(dtype, value), &Shape::new(&[n]))
-        };
+        let constant =
+            |value: i128, n: usize| UOp::full(Scalar::from_i128(dtype, value), &Shape::new(&[n]));
         // The running count numbers what is chosen; each then tells its place where its number is.
         let flat = mask.uop().reshape(&[n])?;
         let count = flat.cast(dtype)?.scan(ReduceOp::Add)?;
@@ -197,7 +196,10 @@ impl Tensor {
 /// A tensor and a mask in the shape to which they broadcast.
 fn masked(op: &'static str, x: &Tensor, mask: &Tensor) -> Result<[Tensor; 2]> {
     if mask.dtype() != DType::Bool {
-        let message = format!("the mask is {}, not bool; compare it with something", mask.dtype());
+        let message = format!(
+            "the mask is {}, not bool; compare it with something",
+            mask.dtype()
+        );
         return Err(dtype_error(op, message));
     }
     let shape = broadcast(op, x.shape(), mask.shape())?;

@@ -142,9 +142,14 @@ impl Tensor {
                 return Ok((0..t.rank()).collect());
             };
             super::args::axes_of("tensordot", t.shape(), &axes)?;
-            axes.iter().map(|&a| axis_of("tensordot", t.shape(), a)).collect()
+            axes.iter()
+                .map(|&a| axis_of("tensordot", t.shape(), a))
+                .collect()
         };
-        let (left, right) = (named(self, &|| left.axes())?, named(other, &|| right.axes())?);
+        let (left, right) = (
+            named(self, &|| left.axes())?,
+            named(other, &|| right.axes())?,
+        );
         self.pairs("tensordot", other, &left, &right)
     }
 
@@ -176,12 +181,16 @@ impl Tensor {
         }
         let own: Vec<Label> = (0..x.rank() as Label).collect();
         let rest = own.iter().filter(|l| !left.contains(&(**l as usize)));
-        let result: Vec<Label> =
-            rest.chain(others.iter().filter(|l| **l as usize >= x.rank())).copied().collect();
-        let dims = result.iter().map(|&l| match (l as usize).checked_sub(x.rank()) {
-            None => x[l as usize],
-            Some(k) => y[k],
-        });
+        let result: Vec<Label> = rest
+            .chain(others.iter().filter(|l| **l as usize >= x.rank()))
+            .copied()
+            .collect();
+        let dims = result
+            .iter()
+            .map(|&l| match (l as usize).checked_sub(x.rank()) {
+                None => x[l as usize],
+                Some(k) => y[k],
+            });
         super::args::shape_of(op, dims.collect::<Vec<usize>>())?;
         let dtype = self.dtype().promote(other.dtype());
         let ((x, a), (y, b)) = (self.read(), other.read());
@@ -222,7 +231,9 @@ impl Tensor {
             dims.push(n.saturating_mul(m));
         }
         let dims: Shape = super::args::shape_of("kron", &dims)?;
-        self.reshape(left)?.mul(other.reshape(right)?)?.reshape(&dims)
+        self.reshape(left)?
+            .mul(other.reshape(right)?)?
+            .reshape(&dims)
     }
 
     /// The cross product of vectors of three elements along an axis; all other axes broadcast.

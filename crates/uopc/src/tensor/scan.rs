@@ -142,7 +142,9 @@ fn positions(x: &UOp) -> Result<UOp> {
     let (rank, n) = (x.shape().rank(), x.shape()[x.shape().rank() - 1]);
     let mut dims = vec![1; rank];
     dims[rank - 1] = n;
-    let own = UOp::iota(n, DType::I64)?.reshape(&dims)?.expand(x.shape())?;
+    let own = UOp::iota(n, DType::I64)?
+        .reshape(&dims)?
+        .expand(x.shape())?;
     let zero = UOp::full(Scalar::zero(DType::I64), x.shape())?;
     holds.where_(&own, &zero)?.scan(ReduceOp::Max)
 }

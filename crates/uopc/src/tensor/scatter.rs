@@ -262,19 +262,28 @@ fn set_along(x: &UOp, at: &UOp, source: &UOp, axis: usize) -> Result<UOp> {
     }
     let mut order: Vec<usize> = (0..rank).filter(|&k| k != axis).collect();
     order.push(axis);
-    let (x, at, source) = (x.permute(&order)?, at.permute(&order)?, source.permute(&order)?);
+    let (x, at, source) = (
+        x.permute(&order)?,
+        at.permute(&order)?,
+        source.permute(&order)?,
+    );
     let named = last_named(&at, x.shape()[rank - 1])?;
     // Rows that the positions do not reach keep all they have.
     let dims = named.shape().clone();
     let window: Vec<(usize, usize)> = dims.iter().map(|&d| (0, d)).collect();
     let part = x.shrink(&window)?;
     let none = constant(0, named.dtype(), &dims)?;
-    let set = named.cmplt(&none)?.where_(&part, &read_along(&source, &named, rank - 1)?)?;
+    let set = named
+        .cmplt(&none)?
+        .where_(&part, &read_along(&source, &named, rank - 1)?)?;
     let set = match dims == *x.shape() {
         true => set,
         false => {
-            let around: Vec<(usize, usize)> =
-                dims.iter().zip(x.shape().iter()).map(|(n, m)| (0, m - n)).collect();
+            let around: Vec<(usize, usize)> = dims
+                .iter()
+                .zip(x.shape().iter())
+                .map(|(n, m)| (0, m - n))
+                .collect();
             let reached = UOp::full(Scalar::from_bool(true), &dims)?;
             let reached = composite::pad(&reached, &around)?;
             reached.where_(&composite::pad(&set, &around)?, &x)?

@@ -236,7 +236,12 @@ impl Pick {
     }
 }
 
-pub(super) fn position_in(op: &'static str, shape: &Shape, axis: usize, position: i64) -> Result<usize> {
+pub(super) fn position_in(
+    op: &'static str,
+    shape: &Shape,
+    axis: usize,
+    position: i64,
+) -> Result<usize> {
     let n = shape[axis] as i64;
     let i = if position < 0 {
         position.saturating_add(n)

@@ -196,7 +196,9 @@ impl Tensor {
         let (rows, wanted) = (self.shape(), values.shape());
         let leading = rows.rank().saturating_sub(1);
         let fits = rows.rank() == 1
-            || rows.rank() > 1 && wanted.rank() == rows.rank() && wanted[..leading] == rows[..leading];
+            || rows.rank() > 1
+                && wanted.rank() == rows.rank()
+                && wanted[..leading] == rows[..leading];
         if !fits {
             let message = format!(
                 "sorted rows {rows} and values {wanted} do not fit; give one row, or as many axes \
@@ -257,7 +259,12 @@ impl Tensor {
     /// # Errors
     /// When q is not in 0..=1, or an axis does not exist or is named twice.
     #[track_caller]
-    pub fn quantile(&self, q: f64, axes: impl Axes, interpolation: Interpolation) -> Result<Tensor> {
+    pub fn quantile(
+        &self,
+        q: f64,
+        axes: impl Axes,
+        interpolation: Interpolation,
+    ) -> Result<Tensor> {
         let _site = Site::caller().enter();
         self.quantile_of("quantile", q, axes, interpolation, false)
     }
@@ -346,7 +353,9 @@ impl Tensor {
         }
         self.map(|x| {
             in_floats(x, |x| {
-                let kept: Vec<usize> = (0..x.shape().rank()).filter(|k| !axes.contains(k)).collect();
+                let kept: Vec<usize> = (0..x.shape().rank())
+                    .filter(|k| !axes.contains(k))
+                    .collect();
                 let mut dims: Vec<usize> = kept.iter().map(|&k| x.shape()[k]).collect();
                 dims.push(axes.iter().map(|&k| x.shape()[k]).product());
                 let order: Vec<usize> = kept.iter().chain(axes).copied().collect();
@@ -400,9 +409,7 @@ fn quantiles(x: &UOp, q: &[f64], interpolation: Interpolation) -> Result<UOp> {
         return UOp::full(Scalar::from_f64(x.dtype(), f64::NAN), &dims[..].into());
     }
     let order = x.argsort()?;
-    let at = |k: usize| -> Result<UOp> {
-        take_along(x, &part(&order, k, k + 1)?)?.reshape(outer)
-    };
+    let at = |k: usize| -> Result<UOp> { take_along(x, &part(&order, k, k + 1)?)?.reshape(outer) };
     let largest = at(n - 1)?;
     let mut found = Vec::with_capacity(q.len());
     for q in q {
@@ -443,9 +450,13 @@ fn search(x: &UOp, v: &UOp, side: Side) -> Result<UOp> {
         return Ok(found);
     }
     let single = x.shape().rank() == 1;
-    let rows: usize = v.shape()[..v.shape().rank().saturating_sub(1)].iter().product();
+    let rows: usize = v.shape()[..v.shape().rank().saturating_sub(1)]
+        .iter()
+        .product();
     let flat = [rows, v.shape().numel() / rows.max(1)];
-    let row = UOp::iota(rows, DType::I64)?.reshape(&[rows, 1])?.expand(&flat)?;
+    let row = UOp::iota(rows, DType::I64)?
+        .reshape(&[rows, 1])?
+        .expand(&flat)?;
     let mut step = n.next_power_of_two();
     while step > 0 {
         // The first `next` elements come before v if the last of them does.

@@ -301,9 +301,13 @@ pub const CASES: &[Case] = &[
     also("scan", "running product with zeros", &[V], Zeros, |x| {
         x[0].scan(ReduceOp::Mul).unwrap()
     }),
-    also("scan", "running product of nine", &[&[9], &[9]], Real, |x| {
-        &x[0].scan(ReduceOp::Mul).unwrap() * &x[1]
-    }),
+    also(
+        "scan",
+        "running product of nine",
+        &[&[9], &[9]],
+        Real,
+        |x| &x[0].scan(ReduceOp::Mul).unwrap() * &x[1],
+    ),
     also("scan", "running maximum", &[T], Apart, |x| {
         square(&x[0].scan(ReduceOp::Max).unwrap())
     }),

@@ -105,7 +105,10 @@ impl Sort<'_> {
         let counts = self.count(&keys, passes)?;
         // Where the next key of each digit goes.
         let next = self.low.local(Space::Cache, dtype, DIGITS);
-        let mut keys = [keys.clone(), self.low.local(Space::Arena, keys.dtype(), self.n)];
+        let mut keys = [
+            keys.clone(),
+            self.low.local(Space::Arena, keys.dtype(), self.n),
+        ];
         let mut order = [(); 2].map(|()| self.low.local(Space::Arena, dtype, self.n));
         for pass in 0..passes {
             self.begin(&counts, pass, &next)?;
@@ -205,7 +208,10 @@ fn key_of(x: &UOp) -> Result<UOp> {
     let nonzero = x.cmpne(&zero)?;
     let bits = nonzero.where_(x, &zero)?.bitcast(unsigned)?;
     let negative = bits.bitcast(signed)?.cmplt(&UOp::int(0, signed))?;
-    let all = UOp::constant(Scalar::from_bits(unsigned, u64::MAX >> (64 - dtype.size() * 8)));
+    let all = UOp::constant(Scalar::from_bits(
+        unsigned,
+        u64::MAX >> (64 - dtype.size() * 8),
+    ));
     let ordered = negative.where_(&bits.xor(&all)?, &bits.xor(&sign)?)?;
     x.cmpne(x)?.where_(&all, &ordered)
 }
