@@ -14,6 +14,7 @@ mod movement;
 mod operators;
 mod products;
 mod reduce;
+mod sort;
 
 use std::fmt::Display;
 

@@ -19,7 +19,7 @@ use super::place::place;
 use super::product::product_of_others;
 use super::repeat::sum_of_repeats;
 use super::scan::pull_scan;
-use super::stop::{not_pure, unsupported};
+use super::stop::not_pure;
 use crate::error::Result;
 use crate::ir::composite::pad;
 use crate::ir::dtype::DType;

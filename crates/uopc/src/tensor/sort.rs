@@ -429,14 +429,18 @@ fn quantiles(x: &UOp, q: &[f64], interpolation: Interpolation) -> Result<UOp> {
     UOp::stack(&found)?.reshape(&dims)
 }
 
-/// `a + (b - a) t` from the nearer end, so that it lies between the two; a where they are equal,
-/// infinities included.
+/// `a + (b - a) t` from the nearer end, so that it lies between the two, or a where they are equal,
+/// infinities included. Where they are so far apart that the difference is infinite, it is the sum of
+/// their parts. t is between 0 and 1.
 fn between(a: &UOp, b: &UOp, t: f64) -> Result<UOp> {
+    let times = |x: &UOp, t: f64| x.mul(&x.full_like(t)?);
     let difference = b.sub(a)?;
     let value = match t < 0.5 {
-        true => a.add(&difference.mul(&a.full_like(t)?)?)?,
-        false => b.sub(&difference.mul(&a.full_like(1.0 - t)?)?)?,
+        true => a.add(&times(&difference, t)?)?,
+        false => b.sub(&times(&difference, 1.0 - t)?)?,
     };
+    let far = difference.eq(&difference.full_like(f64::INFINITY)?)?;
+    let value = far.where_(&times(a, 1.0 - t)?.add(&times(b, t)?)?, &value)?;
     a.eq(b)?.where_(a, &value)
 }
 
