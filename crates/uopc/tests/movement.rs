@@ -5,9 +5,11 @@
 mod tensors;
 
 use serde_json::Value;
-use tensors::places::{engine, everywhere, ints};
+use tensors::places::{engine, everywhere, ints, numbers};
 use uopc::debug::DeviceChoice;
-use uopc::ir::Scalar;
+use uopc::ir::op::{Fold, Op};
+use uopc::ir::visit::toposort;
+use uopc::ir::{Scalar, UOp};
 use uopc::tensor::{Axes, Combine, Index, Indexing, Shape, Slice, with_engine};
 use uopc::{DType, Result, Tensor};
 
@@ -132,6 +134,8 @@ fn call(name: &str, p: &[Value], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         "gather" => x().gather(at(0), y()),
         "take_along_axis" => x().take_along_axis(y(), at(0)),
         "index_select" => x().index_select(at(0), y()),
+        "index_copy" => x().index_copy(at(0), y(), &inputs[2]),
+        "index_fill" => x().index_fill(at(0), y(), 2.5),
         "index_add" => x().index_add(at(0), y(), &inputs[2], number(&p[1])),
         "scatter" => x().scatter(at(0), y(), &inputs[2]),
         "scatter_add" => x().scatter_add(at(0), y(), &inputs[2]),
@@ -380,4 +384,46 @@ fn sums_at_places_keep_a_nan_where_it_is() {
         let lower = lower.to_vec::<f32>().unwrap();
         assert!(lower[0] == 0.0 && lower[1] == 0.0 && lower[2].is_nan() && lower[3] == 0.0);
     });
+}
+
+// ---- contractions ----
+
+/// How the sums of a tensor's graph are taken.
+fn folds(t: &Tensor) -> Vec<Fold> {
+    let nodes = toposort(&[t.uop()]);
+    let fold = |u: &UOp| match u.op() {
+        Op::Reduce { fold, .. } => Some(*fold),
+        _ => None,
+    };
+    nodes.iter().filter_map(fold).collect()
+}
+
+#[test]
+fn sums_of_products_of_two_are_contractions() {
+    let (a, q) = (numbers(&[4, 5], 0), numbers(&[2, 3, 4, 5], 1));
+    let chains = [
+        (
+            Tensor::einsum("ij,jk->ik", &[&a, &a.transpose().unwrap()]),
+            1,
+        ),
+        (Tensor::einsum("bhqd,bhkd->bhqk", &[&q, &q]), 1),
+        (Tensor::einsum("bqhd,bkhd->bhqk", &[&q, &q]), 1),
+        (
+            Tensor::einsum("...d,de->...e", &[&q, &a.transpose().unwrap()]),
+            1,
+        ),
+        (Tensor::einsum("ij,kj,kl->il", &[&a, &a, &a]), 2),
+        (q.tensordot_axes(&q, [1, 3], [1, 3]), 1),
+        (a.inner(&a), 1),
+    ];
+    for (k, (t, n)) in chains.into_iter().enumerate() {
+        assert_eq!(folds(&t.unwrap()), vec![Fold::Chain; n], "{k}");
+    }
+    // Ten matrices in a row and a vector: from the vector on, with no product of two matrices.
+    let matrices: Vec<Tensor> = (0..8).map(|k| numbers(&[6, 6], k)).collect();
+    let v = numbers(&[6], 1);
+    let operands: Vec<&Tensor> = matrices.iter().chain([&v]).collect();
+    let t = Tensor::einsum("ab,bc,cd,de,ef,fg,gh,hi,i->a", &operands).unwrap();
+    let largest = toposort(&[t.uop()]).iter().map(|u| u.shape().numel()).max();
+    assert_eq!(largest, Some(36));
 }

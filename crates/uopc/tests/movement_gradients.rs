@@ -70,6 +70,11 @@ fn smooth() -> Vec<Smooth> {
         Box::new(|x| x.take_along_axis(&ints(&[1, 0, 1], &[1, 3, 1]), 2)),
     );
     add(
+        "index_copy",
+        M,
+        Box::new(|x| x.index_copy(1, &ints(&[3, 0], &[2]), &x.narrow(1, 1..3)?)),
+    );
+    add(
         "index_select",
         X,
         Box::new(move |x| x.index_select(1, &at())),

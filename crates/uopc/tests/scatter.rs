@@ -206,23 +206,23 @@ fn narrow_floats_and_nothing_compile_too() {
     let at = Tensor::from_slice(&[1i64, 0, 1, 1, -1, 7], [6]).unwrap();
     for dtype in [DType::F16, DType::BF16] {
         let rows = Tensor::from_slice(&[256.0f32, 3.0, 1.0, 1.0, -0.5, 9.0], [6]).unwrap();
-        let t = rows.cast(dtype).unwrap().scatter_add(&at, 3).unwrap();
+        let t = rows.cast(dtype).unwrap().segment_sum(&at, 3).unwrap();
         let values = t.cast(DType::F32).unwrap().to_vec::<f32>().unwrap();
         assert_eq!(values, [3.0, 258.0, -0.5], "{dtype}");
     }
     let none = Tensor::from_slice::<f32>(&[], [0, 3]).unwrap();
     let nowhere = Tensor::from_slice::<i32>(&[], [0]).unwrap();
-    let t = none.scatter_add(&nowhere, 4).unwrap();
+    let t = none.segment_sum(&nowhere, 4).unwrap();
     assert_eq!(t.to_vec::<f32>().unwrap(), [0.0; 12]);
     let rows = Tensor::from_slice(&[1.0f32; 12], [6, 2]).unwrap();
-    assert_eq!(rows.scatter_add(&at, 0).unwrap().shape()[..], [0, 2]);
+    assert_eq!(rows.segment_sum(&at, 0).unwrap().shape()[..], [0, 2]);
     assert_eq!(
-        rows.scatter_add(&at, 0).unwrap().to_vec::<f32>().unwrap(),
+        rows.segment_sum(&at, 0).unwrap().to_vec::<f32>().unwrap(),
         [0.0; 0]
     );
     let thin = Tensor::from_slice::<f32>(&[], [6, 0]).unwrap();
     assert_eq!(
-        thin.scatter_add(&at, 4).unwrap().to_vec::<f32>().unwrap(),
+        thin.segment_sum(&at, 4).unwrap().to_vec::<f32>().unwrap(),
         [0.0; 0]
     );
     // An empty table reads zeros.
@@ -234,14 +234,14 @@ fn narrow_floats_and_nothing_compile_too() {
 fn mistakes_are_errors_that_say_what_fits() {
     let rows = Tensor::zeros([4, 3]).unwrap();
     let at = Tensor::from_slice(&[0i32, 1, 2], [3]).unwrap();
-    let text = rows.scatter_add(&at, 5).unwrap_err().to_string();
-    let expected = "scatter_add: entries (4, 3) at positions (3,) do not fit; the entries have the \
+    let text = rows.segment_sum(&at, 5).unwrap_err().to_string();
+    let expected = "segment_sum: entries (4, 3) at positions (3,) do not fit; the entries have the \
                     positions' shape and then the axes of the result but the first";
     assert!(text.starts_with(expected), "{text}");
     let real = Tensor::zeros([4]).unwrap();
-    let text = rows.scatter_add(&real, 5).unwrap_err().to_string();
+    let text = rows.segment_sum(&real, 5).unwrap_err().to_string();
     assert!(
-        text.starts_with("scatter_add: positions are integers, not f32; cast them"),
+        text.starts_with("segment_sum: positions are integers, not f32; cast them"),
         "{text}"
     );
 }
