@@ -169,6 +169,29 @@ EXAMPLES = {
     "cat": (Tensor.cat([x, y], 1), np.concatenate([X, Y], 1)),
     "stack": (Tensor.stack([x, y], 1), np.stack([X, Y], 1)),
     "stack_with": (x.stack_with(y), np.stack([X, Y])),
+    "broadcast_tensors": (Tensor.broadcast_tensors(x, y[:1])[1], np.broadcast_to(Y[:1], X.shape)),
+    "unflatten": (x.unflatten(1, (3, 1)), X.reshape(2, 3, 1)),
+    "repeat": (x.repeat(2, 1), np.tile(X, (2, 1))),
+    "tile": (x.tile(2), np.tile(X, 2)),
+    "repeat_interleave": (x.repeat_interleave(2, 0), np.repeat(X, 2, 0)),
+    "roll": (x.roll((1, -1), (0, 1)), np.roll(X, (1, -1), (0, 1))),
+    "rot90": (x.rot90(), np.rot90(X)),
+    "unfold": (x.unfold(1, 2, 1), np.lib.stride_tricks.sliding_window_view(X, 2, 1)),
+    "diagonal": (x.diagonal(1), np.diagonal(X, 1)),
+    "trace": (x.trace(), np.trace(X)),
+    "moveaxis": (x.moveaxis(0, 1), np.moveaxis(X, 0, 1)),
+    "split": (x.split([1, 2], 1)[1], np.split(X, [1], 1)[1]),
+    "chunk": (x.chunk(2, 1)[1], X[:, 2:]),
+    "tensor_split": (x.tensor_split(3, 1)[1], np.array_split(X, 3, 1)[1]),
+    "unbind": (x.unbind(1)[2], X[:, 2]),
+    "hstack": (Tensor.hstack([x, y]), np.hstack([X, Y])),
+    "vstack": (Tensor.vstack([x, y]), np.vstack([X, Y])),
+    "dstack": (Tensor.dstack([x, y]), np.dstack([X, Y])),
+    "diag": (x[0].diag(1), np.diag(X[0], 1)),
+    "diag_embed": (x[0].diag_embed(-1), np.diag(X[0], -1)),
+    "tril": (x.tril(), np.tril(X)),
+    "triu": (x.triu(1), np.triu(X, 1)),
+    "meshgrid": (Tensor.meshgrid(x[0], y[1])[1], np.meshgrid(X[0], Y[1])[1]),
     # Along axes.
     "sum": (x.sum(0), X.sum(0)),
     "mean": (x.mean(1), X.mean(1)),
@@ -205,11 +228,34 @@ EXAMPLES = {
     "cross_entropy": (x.cross_entropy([2, 0]), -np.log(softmax(X))[[0, 1], [2, 0]].mean()),
     "accuracy": (x.accuracy([2, 1]), f32(0.5)),
     "matmul": (x.matmul(y.T), X @ Y.T),
+    "einsum": (Tensor.einsum("ij,kj->ki", x, y), np.einsum("ij,kj->ki", X, Y)),
+    "dot": (x.dot(y.T), np.dot(X, Y.T)),
+    "vdot": (x.vdot(y), np.vdot(X, Y)),
+    "inner": (x.inner(y), np.inner(X, Y)),
+    "outer": (x.outer(y), np.outer(X, Y)),
+    "vecdot": (x.vecdot(y), np.vecdot(X, Y)),
+    "tensordot": (x.tensordot(y, ((0,), (0,))), np.tensordot(X, Y, ((0,), (0,)))),
+    "kron": (x.kron(y), np.kron(X, Y)),
+    "cross": (x.cross(y), np.cross(X, Y)),
     # Parts.
     "get": (x.get(-1), X[-1]),
     "narrow": (x.narrow(1, 1, 2), X[:, 1:3]),
     "take": (x.take([1, 0, 1]), X[[1, 0, 1]]),
-    "scatter_add": (x.scatter_add([2, 2], 4), np.stack([0 * X[0], 0 * X[0], X[0] + X[1], 0 * X[0]])),
+    "gather": (x.gather(1, [[2], [0]]), np.take_along_axis(X, np.array([[2], [0]]), 1)),
+    "take_along_axis": (x.take_along_axis([[-1], [0]]), np.take_along_axis(X, np.array([[-1], [0]]), 1)),
+    "index_select": (x.index_select(1, [2, 0]), X[:, [2, 0]]),
+    "index_add": (x.index_add(0, [1], y[:1], alpha=2), X + [[0] * 3, 2 * Y[0]]),
+    "index_copy": (x.index_copy(0, [1], y[:1]), np.stack([X[0], Y[0]])),
+    "index_fill": (x.index_fill(1, [0], 7.0), np.where([True, False, False], 7, X)),
+    "scatter": (x.scatter(1, [[2], [0]], 9.0), np.array([[*X[0, :2], 9], [9, *X[1, 1:]]])),
+    "scatter_add": (x.scatter_add(1, [[2, 2], [0, 0]], 1.0), X + [[0, 0, 2], [2, 0, 0]]),
+    "scatter_reduce": (x.scatter_reduce(0, [[1, 1, 1]], y, "amax"), np.stack([X[0], np.maximum(X[1], Y[0])])),
+    "put_along_axis": (x.put_along_axis([[0]], 5.0, 1), np.where([True, False, False], 5, X)),
+    "index_put": (x.index_put(([0, 0], [1, 1]), [1.0, 2.0], True), X + [[0, 3, 0], [0] * 3]),
+    "segment_sum": (x.segment_sum([2, 2], 4), np.stack([0 * X[0], 0 * X[0], X[0] + X[1], 0 * X[0]])),
+    "masked_select": (x.masked_select(b), X[B]),
+    "nonzero": (b.nonzero(), np.argwhere(B)),
+    "unique": (i.unique(), np.unique(I)),
     "one_hot": (Tensor([2, 0]).one_hot(3), np.eye(3, dtype=np.float32)[[2, 0]]),
     "with_slice": (x.with_slice(0, 7.0), np.array([[7.0] * 3, X[1]])),
     # From nothing.
@@ -218,6 +264,10 @@ EXAMPLES = {
     "full": (Tensor.full((2,), 7), np.full(2, 7, np.int32)),
     "scalar": (Tensor.scalar(2.5), f32(2.5)),
     "arange": (Tensor.arange(2, 9, 3), np.arange(2, 9, 3, np.int32)),
+    "linspace": (Tensor.linspace(-1, 2.5, 6, dtype="f64"), np.linspace(-1, 2.5, 6)),
+    "eye": (Tensor.eye(2, 3, 1), np.eye(2, 3, 1, dtype=np.float32)),
+    "empty": (Tensor.empty(2, 3), np.zeros((2, 3), np.float32)),
+    "empty_like": (i.empty_like(), np.zeros_like(I)),
     "zeros_like": (i.zeros_like(), np.zeros_like(I)),
     "ones_like": (x.ones_like(), np.ones_like(X)),
     "full_like": (i.full_like(9), np.full_like(I, 9)),
@@ -237,6 +287,7 @@ ELSEWHERE = {
     "test_several_tensors_are_computed_at_once": "realize_all",
     "test_gradients_and_their_switches": "requires_grad requires_grad_ is_leaf grad zero_grad backward no_grad",
     "test_random_numbers_come_from_the_seed": "rand randn uniform manual_seed",
+    "test_random_choices_come_from_the_seed": "randint normal bernoulli multinomial randperm xavier_uniform xavier_normal kaiming_uniform kaiming_normal calculate_gain",
 }
 
 OUTSIDE = {
@@ -419,6 +470,40 @@ def test_random_numbers_come_from_the_seed():
     for a, c in zip(first, again):
         same(a, c)
     assert (first[2] >= 2).all() and (first[2] <= 3).all()
+
+
+def test_random_choices_come_from_the_seed():
+    weights = Tensor([0.2, 0.5, 0.3])
+
+    def draw():
+        Tensor.manual_seed(3)
+        return run(
+            Tensor.randint(-3, 9, (5,)), Tensor.randint(4), Tensor.normal(Tensor([1.0, 2.0]), 0.5),
+            weights.bernoulli(), weights.multinomial(4, replacement=True), weights.multinomial(3),
+            Tensor.randperm(9), Tensor.xavier_uniform(3, 2), Tensor.xavier_normal((3, 2), gain=2.0),
+            Tensor.kaiming_uniform(3, 2, nonlinearity="relu"), Tensor.kaiming_normal(3, 2, mode="fan_out"),
+        )
+
+    first, again = draw(), draw()
+    for a, c in zip(first, again):
+        same(a, c)
+    assert first[0].dtype == np.int32 and (first[0] >= -3).all() and (first[0] < 9).all()
+    assert first[1].shape == () and first[2].shape == (2,)
+    assert set(first[3]) <= {0.0, 1.0} and first[4].dtype == np.int64
+    assert sorted(first[5]) == [0, 1, 2] and sorted(first[6]) == list(range(9))
+    assert np.abs(first[7]).max() <= np.sqrt(6 / 5)
+    for name, gain in [("linear", 1), ("relu", 2**0.5), ("tanh", 5 / 3), ("selu", 0.75)]:
+        assert Tensor.calculate_gain(name) == gain
+    assert Tensor.calculate_gain("leaky_relu", 0.2) == (2 / (1 + 0.2**2)) ** 0.5
+    for wrong in [
+        lambda: Tensor.randint(3, 3), lambda: Tensor.calculate_gain("a"), lambda: weights.multinomial(4),
+        lambda: Tensor.kaiming_normal(3, 2, mode="fan"), lambda: Tensor.xavier_normal(3), lambda: Tensor.randperm(-1),
+    ]:
+        with pytest.raises(ValueError):
+            wrong()
+    for wrong in [lambda: Tensor.randint(1.5), lambda: Tensor.randint(300, dtype="u8"), lambda: Tensor([1]).bernoulli()]:
+        with pytest.raises(TypeError):
+            wrong()
 
 
 # ---- arrays of any layout ----

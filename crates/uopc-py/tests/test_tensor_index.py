@@ -89,16 +89,88 @@ def test_steps_of_zero():
         Tensor(X)[::0]
 
 
-@pytest.mark.parametrize(
-    "key",
-    [[0, 1], np.array([0, 1]), Tensor([0, 1]), Tensor(1), X > 3, True, s[0, [1]], s[:, Tensor([0])]],
-    ids=lambda key: type(key).__name__,
-)
-def test_indexing_by_arrays_says_what_to_use(key):
-    with pytest.raises(NotImplementedError, match="take.*where"):
-        Tensor(X)[key]
-    with pytest.raises(NotImplementedError, match="take.*where"):
-        Tensor(X)[key] = 1
+MANY = [
+    s[[0, 1]],
+    s[np.array([0, -1])],
+    s[np.array([[2, 1], [0, 0]], np.uint8)],
+    s[:, [0, 1]],
+    s[[0, 1], [2, 3]],
+    s[[0, 1], :, [2, 3]],
+    s[[[0], [1]], :, [[0, 1]]],
+    s[0, :, [1, 2]],
+    s[..., [1, 2], None],
+    s[[2, 0], None, 1, ::-2],
+    s[()],
+    s[[]],
+    s[True],
+    s[:, False],
+    s[X > 30],
+    s[X[:, :, 0] > 7],
+    s[[True, False, True]],
+    s[:, X[0, :, 0] > 4, [1]],
+    s[1, X[0] > 7],
+    s[np.array(2), [1, 1]],
+]
+
+
+def as_tensors(key):
+    """The index with tensors in place of arrays and lists."""
+    many = lambda k: Tensor(np.array(k)) if isinstance(k, (list, np.ndarray)) and np.size(k) else k
+    return tuple(map(many, key)) if isinstance(key, tuple) else many(key)
+
+
+@pytest.mark.parametrize("key", MANY, ids=str)
+def test_arrays_lists_tensors_and_masks(key):
+    expected = X[key]
+    t = Tensor(X)
+    same(t[key], expected)
+    same(t[as_tensors(key)], expected)
+    value = -np.arange(expected.size, dtype=np.float32).reshape(expected.shape)
+    for value in (value, np.float32(7)):
+        written = X.copy()
+        written[key] = value
+        for k in (key, as_tensors(key)):
+            t = Tensor(X)
+            t[k] = Tensor(value)
+            same(t, written)
+            same(Tensor(X).with_slice(k, value), written)
+
+
+def test_positions_that_do_not_exist():
+    t = Tensor(X)
+    for key in ([3], [-4], s[:, [0, 4]], np.array([2**40]), np.array([2**63], np.uint64), s[[0], [9]]):
+        with pytest.raises(IndexError, match="does not exist"):
+            t[key]
+        with pytest.raises(IndexError, match="does not exist"):
+            t[key] = 1
+    # What tensors hold is not known when the graph is made.
+    same(t[Tensor([3, -1])], np.stack([0 * X[0], X[-1]]))
+    t[Tensor([3, -4])] = 1
+    same(t, X)
+    for key in ([0.5], Tensor([1.0]), np.ones(3)):
+        with pytest.raises(IndexError, match="integers or bools"):
+            t[key]
+    for key in (X[0] > 0, s[[0, 1], [0, 1, 2]], s[[0], [0], [0], [0]], s[[0], ..., ...]):
+        with pytest.raises(IndexError):
+            t[key]
+    with pytest.raises(ValueError, match="set_index: shapes|do not broadcast"):
+        t[[0, 1]] = Tensor([1.0, 2.0])
+    with pytest.raises(ValueError, match="set_index: shapes|do not broadcast"):
+        t[X > 30] = Tensor([1.0, 2.0])
+
+
+def test_of_several_values_for_one_place_the_last_stays():
+    expected, t = X.copy(), Tensor(X)
+    at, values = [2, 0, 2, 2, 0], np.arange(5, dtype=np.float32)[:, None, None]
+    expected[at] = values
+    t[at] = values
+    same(t, expected)
+    t[Tensor(at)] = values * 2
+    expected[at] = values * 2
+    same(t, expected)
+    t[[0, 0]] += 1
+    expected[[0, 0]] += 1
+    same(t, expected)
 
 
 @pytest.mark.parametrize("key", ["a", 1.0, s[1.5:], s[0, "a"], object(), 1j], ids=str)
@@ -178,29 +250,30 @@ def test_take():
     same(t.take([0, 3]), np.stack([X[0], np.zeros_like(X[0])]))
     with pytest.raises(TypeError, match="positions are integers"):
         t.take([0.0])
-    with pytest.raises(NotImplementedError, match="swapaxes"):
-        t.take([0], axis=1)
-    same(t.swapaxes(0, 1).take([3, 1]).swapaxes(0, 1), X.take([3, 1], axis=1))
+    same(t.take([3, 1], axis=1), X.take([3, 1], axis=1))
+    same(t.take([[3], [1]], axis=-1), X.take([[3], [1]], axis=-1))
+    with pytest.raises(ValueError, match="axis 3"):
+        t.take([0], axis=3)
 
 
-def test_scatter_add():
+def test_segment_sum():
     X = np.random.default_rng(4).standard_normal((5, 2, 3)).astype(np.float32)
     for dtype in (np.int8, np.int32, np.int64, np.uint8):
         at = np.array([3, 0, 3, 3, 9], dtype)
         expected = np.zeros((4, 2, 3), np.float32)
         np.add.at(expected, at[:4], X[:4])
-        same(Tensor(X).scatter_add(Tensor(at), 4), expected)
+        same(Tensor(X).segment_sum(Tensor(at), 4), expected)
     pairs = np.array([[0, -1], [1, 1], [-5, 0], [3, -4], [2, 2]], np.int64)
     expected = np.zeros((4, 3), np.float32)
     kept = pairs >= -4
     np.add.at(expected, pairs[kept], X[kept])
-    same(Tensor(X).scatter_add(pairs, 4), expected)
+    same(Tensor(X).segment_sum(pairs, 4), expected)
     with pytest.raises(TypeError, match="positions are integers"):
-        Tensor(X).scatter_add([0.5] * 5, 4)
+        Tensor(X).segment_sum([0.5] * 5, 4)
     with pytest.raises(ValueError, match="do not fit"):
-        Tensor(X).scatter_add([0, 1], 4)
-    with pytest.raises(ValueError, match="there are no -1 entries"):
-        Tensor(X).scatter_add([0] * 5, -1)
+        Tensor(X).segment_sum([0, 1], 4)
+    with pytest.raises(ValueError, match="-1 is no number"):
+        Tensor(X).segment_sum([0] * 5, -1)
 
 
 def test_one_hot():

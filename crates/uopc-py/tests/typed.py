@@ -48,7 +48,15 @@ def create() -> Tensor:
     made += [Tensor.arange(0, 1.0, 0.25, dtype=uopc.f64), a.zeros_like(), a.ones_like(dtype=np.int8)]
     made += [a.full_like(3), from_numpy(array), Tensor.from_numpy(array, copy=True)]
     made += [from_dlpack(array), Tensor.from_dlpack(array, copy=None)]
+    made += [Tensor.linspace(0, 1, 3), Tensor.linspace(0, 1, num=3, endpoint=False, dtype="f64"), Tensor.eye(2)]
+    made += [Tensor.eye(2, 3, k=1, dtype=int), Tensor.empty(2, 2), a.empty_like(dtype="i8"), a.diag(), a.diag(k=1)]
+    made += [a.diag_embed(1), a.tril(), a.triu(1), a.triu(k=-1), *Tensor.meshgrid([1, 2], a[0], indexing="ij")]
     Tensor.manual_seed(1)
+    made += [Tensor.randint(3), Tensor.randint(1, 3, (2, 2), dtype="u8"), Tensor.normal(), Tensor.normal(a, 2.0)]
+    made += [Tensor.normal(0.0, 1.0, (2,), dtype="f64"), Tensor.randperm(3), a.bernoulli(), a.multinomial(1)]
+    made += [a.multinomial(3, replacement=True), Tensor.xavier_uniform(2, 2), Tensor.xavier_normal((2, 2), gain=2)]
+    made += [Tensor.kaiming_uniform(2, 2, a=0.1), Tensor.kaiming_normal(2, 2, mode="fan_out", nonlinearity="relu")]
+    assert_type(Tensor.calculate_gain("leaky_relu", 0.1), float)
     made += [Tensor.rand(2, 2), Tensor.randn((2, 2), dtype="f16"), Tensor.uniform(2, low=-1, high=1)]
     assert_type(made, List[Tensor])
     return a
@@ -128,6 +136,38 @@ def movement(a: Tensor) -> List[Tensor]:
     results += [a.flip(0), a.flip((0, 1)), a.unsqueeze(0), a.unsqueeze(dim=-1), a.squeeze()]
     results += [a.unsqueeze(0).squeeze(dim=0), Tensor.cat([a, a]), Tensor.concat([a, a], dim=1)]
     results += [Tensor.concatenate((a, a), 1), Tensor.stack([a, a], axis=1), a.stack_with(a)]
+    results += [*Tensor.broadcast_tensors(a, [1, 2]), *Tensor.broadcast_arrays(a, a), a.unflatten(0, (2, -1))]
+    results += [a.expand_dims(0), a.repeat(2, 1), a.repeat((2, 1)), a.tile(2), a.repeat_interleave(2)]
+    results += [a.repeat_interleave(2, dim=0), a.roll(1), a.roll((1, 1), (0, 1)), a.roll(1, dims=0), a.rot90()]
+    results += [a.rot90(2, (1, 0)), a.unfold(0, 2, 1), a.diagonal(), a.diagonal(1, 1, 0), a.trace()]
+    results += [a.moveaxis(0, 1), a.movedim((0, 1), (1, 0)), *a.split(1), *a.split([1, 1], dim=1), *a.chunk(2)]
+    results += [*a.tensor_split(2), *a.tensor_split([1], 1), *a.array_split(2, dim=1), *a.unbind(), *a.unbind(dim=1)]
+    results += [Tensor.hstack([a, a]), Tensor.vstack([a, a]), Tensor.row_stack([a, a]), Tensor.dstack([a, a])]
+    return results
+
+
+def products(a: Tensor) -> List[Tensor]:
+    results = [Tensor.einsum("ij,jk->ik", a, a), Tensor.einsum("ii", [[1, 2], [3, 4]]), a.dot(a), a.vdot(a)]
+    results += [a.inner(a), a.outer([1, 2]), a.vecdot(a), a.vecdot(a, axis=0), a.tensordot(a), a.tensordot(a, 1)]
+    results += [a.tensordot(a, ((0,), (1,))), a.kron(a), Tensor([1, 0, 0]).cross([0, 1, 0])]
+    return results
+
+
+def positions(a: Tensor) -> List[Tensor]:
+    at = Tensor([[0, 1], [1, 0]])
+    mask = a > 1
+    results = [a[[1, 0]], a[Tensor([0, 1]), 1], a[mask], a[np.array([0]), ..., None], a[:, [True, False]], a[True]]
+    results += [a.with_slice(([0, 1], [1, 0]), 7), a.with_slice(mask, 0.0)]
+    results += [a.gather(1, at), a.take_along_axis(at), a.take_along_dim(at, 0), a.index_select(1, [1])]
+    results += [a.index_add(0, [1], a[:1], alpha=2), a.index_copy(0, [1], a[:1]), a.index_fill(0, [1], 0)]
+    results += [a.scatter(1, at, a), a.scatter(1, at, 1.0), a.scatter_add(1, at, a)]
+    results += [a.scatter_reduce(1, at, a, "amax", include_self=False), a.put_along_axis([[0, 1]], 2.0, 1)]
+    results += [a.index_put(([0, 1], [1, 0]), [1.0, 2.0]), a.index_put((mask,), 1.0, accumulate=True)]
+    results += [a.segment_sum([1, 0], 3), a.segment_sum(Tensor([0, 1]), np.int64(2)), a.masked_select(mask)]
+    results += [a.masked_select(mask, size=3, fill_value=-1), a.nonzero(), *a.nonzero(as_tuple=True), a.argwhere()]
+    results += [a.unique(), *a.unique(True, return_inverse=True, return_counts=True), a.unique(equal_nan=False)]
+    a[[0]] = 5
+    a[mask] = Tensor(1.0)
     return results
 
 
@@ -151,7 +191,6 @@ def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
 def parts(a: Tensor) -> List[Tensor]:
     results = [a[0], a[0, 1], a[-1:], a[:, ::-1], a[None, ..., 0], a[...], a[np.int64(1)], *a]
     results += [a.get(0), a.narrow(0, 0, 1), a.take([1, 0]), a.take(Tensor([0]), axis=None)]
-    results += [a.scatter_add([1, 0], 3), a.scatter_add(Tensor([0, 1]), np.int64(2))]
     results += [a.with_slice((0, slice(None)), 5.0), Tensor([1, 0]).one_hot(2), *reversed(a)]
     t = a * 1
     t[0] = 5

@@ -4,23 +4,13 @@
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use uopc::Tensor;
-use uopc::tensor::{Combine, Index, Operand, Slice};
+use uopc::tensor::{Combine, Operand};
 
 use super::index::part_value;
 use super::matrices::count;
 use super::{PyTensor, located, tuple_of};
 use crate::convert::{AnyOperand, AnyTensor, Tensors, Whole};
 use crate::run::compute;
-
-/// Positions of one axis, all others whole.
-fn along(tensor: &Tensor, axis: i64, positions: Tensor) -> Vec<Index> {
-    // An axis that does not exist is for the library to find.
-    let rank = tensor.rank() as i64;
-    let before = if axis < 0 { axis + rank } else { axis }.clamp(0, rank) as usize;
-    let mut indices = vec![Index::Slice(Slice::Between(None, None)); before];
-    indices.push(Index::Tensor(positions));
-    indices
-}
 
 #[pymethods]
 impl PyTensor {
@@ -306,7 +296,7 @@ impl PyTensor {
     /// >>> t.masked_select(t > 2)
     /// Tensor([3, 4, 5], shape=(3,), dtype=i32)
     /// >>> t.masked_select(t > 2, size=4, fill_value=-1)
-    /// Tensor([3, 4, 5, -1], shape=(4,), dtype=i32)
+    /// Tensor([ 3,  4,  5, -1], shape=(4,), dtype=i32)
     #[pyo3(
         signature = (mask, *, size=None, fill_value=AnyOperand(Operand::Int(0))),
         text_signature = "($self, mask, *, size=None, fill_value=0)"

@@ -5,6 +5,18 @@ use std::borrow::Borrow;
 use super::args::{Integer, axis_of};
 use super::{Result, Site, Tensor, shape_error};
 
+/// More parts than this are a slip: each is a tensor of its own.
+const MOST: usize = 1 << 24;
+
+/// A number of parts that can be made.
+fn few(op: &'static str, count: usize) -> Result<usize> {
+    if count > MOST {
+        let message = format!("{count} parts, each a tensor of its own; {MOST} are the most");
+        return Err(shape_error(op, message));
+    }
+    Ok(count)
+}
+
 impl Tensor {
     /// Parts of `size` positions of an axis; the last one may be smaller.
     ///
@@ -26,7 +38,7 @@ impl Tensor {
             let message = format!("{n} positions are no number of parts of 0");
             return Err(shape_error("split", message));
         }
-        let count = n.div_ceil(size.max(1)).max(1);
+        let count = few("split", n.div_ceil(size.max(1)).max(1))?;
         let ends: Vec<usize> = (1..=count).map(|k| k.saturating_mul(size).min(n)).collect();
         self.cut("split", &ends, axis)
     }
@@ -72,7 +84,7 @@ impl Tensor {
         let n = self.shape()[axis];
         if n == 0 {
             // All of them are empty, and equal.
-            return self.cut("chunk", &vec![0; count], axis);
+            return self.cut("chunk", &vec![0; few("chunk", count)?], axis);
         }
         self.split(n.div_ceil(count), axis)
     }
@@ -98,6 +110,7 @@ impl Tensor {
             return Err(shape_error("tensor_split", message));
         }
         let (size, larger) = (self.shape()[axis] / count, self.shape()[axis] % count);
+        let count = few("tensor_split", count)?;
         let ends: Vec<usize> = (1..=count).map(|k| k * size + k.min(larger)).collect();
         self.cut("tensor_split", &ends, axis)
     }
@@ -135,7 +148,7 @@ impl Tensor {
     pub fn unbind(&self, axis: impl Integer) -> Result<Vec<Tensor>> {
         let _site = Site::caller().enter();
         let axis = axis_of("unbind", self.shape(), axis.signed())?;
-        let entries = 0..self.shape()[axis];
+        let entries = 0..few("unbind", self.shape()[axis])?;
         entries.map(|k| self.narrow(axis, k)).collect()
     }
 

@@ -9,7 +9,9 @@
 use super::args::{Integer, axis_of};
 use super::gather::{along, beside, constant, index_dtype, inverse, read_along, source_of};
 use super::index::places;
-use super::{DType, Operand, Result, Shape, Site, Tensor, UOp, shape_error};
+use super::{
+    DType, Index, Operand, Result, Shape, Site, Slice, Tensor, UOp, dtype_error, shape_error,
+};
 use crate::ir::op::ReduceOp;
 use crate::ir::{Scalar, composite};
 
@@ -86,6 +88,53 @@ impl Tensor {
             number => number,
         };
         self.scatter(axis, &at, values)
+    }
+
+    /// A copy with the entries of a source at the positions of an axis, as PyTorch's `index_copy`. Of
+    /// several for one position the last stays.
+    ///
+    /// ```
+    /// # use uopc::Tensor;
+    /// let t = Tensor::from([1, 2, 3]);
+    /// let set = t.index_copy(0, &Tensor::from([2, 0]), &Tensor::from([10, 20]))?;
+    /// assert_eq!(set.to_vec::<i32>()?, [20, 2, 10]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When the positions are not integers, there is no such axis, or the source does not broadcast to
+    /// its entries.
+    #[track_caller]
+    pub fn index_copy(
+        &self,
+        axis: impl Integer,
+        positions: &Tensor,
+        source: &Tensor,
+    ) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        self.index_fill(axis, positions, source)
+    }
+
+    /// A copy with a number in all entries at the positions of an axis, as PyTorch's `index_fill`.
+    ///
+    /// # Errors
+    /// When the positions are not integers, there is no such axis, or the number does not fit.
+    #[track_caller]
+    pub fn index_fill(
+        &self,
+        axis: impl Integer,
+        positions: &Tensor,
+        value: impl Into<Operand>,
+    ) -> Result<Tensor> {
+        let _site = Site::caller().enter();
+        let axis = axis_of("index_fill", self.shape(), axis.signed())?;
+        if positions.dtype() == DType::Bool {
+            let message = "positions are integers, not bool; use masked_fill or with_index".into();
+            return Err(dtype_error("index_fill", message));
+        }
+        let mut indices = vec![Index::Slice(Slice::Between(None, None)); axis];
+        indices.push(positions.into());
+        self.with_index(indices, value)
     }
 
     /// A copy in which what a source has for a place is combined there, and with what stood there

@@ -3,6 +3,7 @@
 #![allow(dead_code)]
 
 pub mod functions;
+pub mod places;
 
 use std::sync::Arc;
 
