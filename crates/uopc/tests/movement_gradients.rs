@@ -8,19 +8,18 @@ use uopc::debug::DeviceChoice;
 use uopc::tensor::{Combine, Indexing, with_engine};
 use uopc::{DType, Error, Result, Tensor, grad, gradcheck, vmap};
 
+/// A function of one tensor.
+type Function = Box<dyn Fn(&Tensor) -> Result<Tensor>>;
+
 /// A smooth function of one tensor of f64, and its shape.
-type Smooth = (
-    &'static str,
-    &'static [usize],
-    Box<dyn Fn(&Tensor) -> Result<Tensor>>,
-);
+type Smooth = (&'static str, &'static [usize], Function);
 
 /// Every differentiable function, behind a square so that there is a second derivative.
 fn smooth() -> Vec<Smooth> {
     const M: &[usize] = &[3, 4];
     const X: &[usize] = &[2, 3, 4];
     let mut all: Vec<Smooth> = Vec::new();
-    let mut add = |name, shape, f: Box<dyn Fn(&Tensor) -> Result<Tensor>>| {
+    let mut add = |name, shape, f: Function| {
         all.push((name, shape, Box::new(move |x: &Tensor| f(&x.square()?))));
     };
     let at = || ints(&[2, 0, 2, -1], &[4]);

@@ -100,11 +100,7 @@ impl PyTensor {
         index: AnyTensor,
         source: AnyTensor,
     ) -> PyResult<PyTensor> {
-        PyTensor::build(py, || {
-            self.tensor.index_select(dim.0, &index.0)?;
-            self.tensor
-                .with_index(along(&self.tensor, dim.0, index.0), &source.0)
-        })
+        PyTensor::build(py, || self.tensor.index_copy(dim.0, &index.0, &source.0))
     }
 
     /// A copy with a number, or a scalar tensor, in all entries at the positions of an axis.
@@ -120,11 +116,7 @@ impl PyTensor {
         index: AnyTensor,
         value: AnyOperand,
     ) -> PyResult<PyTensor> {
-        PyTensor::build(py, || {
-            self.tensor.index_select(dim.0, &index.0)?;
-            self.tensor
-                .with_index(along(&self.tensor, dim.0, index.0), value.0)
-        })
+        PyTensor::build(py, || self.tensor.index_fill(dim.0, &index.0, value.0))
     }
 
     /// A copy with the elements of a source, or a number, at positions along an axis:
