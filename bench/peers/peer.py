@@ -138,6 +138,7 @@ def times(name, options):
     """The framework's version, and the times of a workload with what tells about its result."""
     import numpy as np
 
+    import rows
     import timing
     import workloads
 
@@ -150,7 +151,10 @@ def times(name, options):
         "jax": lambda: with_jax(name, layout, gradients),
         "tinygrad": lambda: with_tinygrad(name, layout, gradients),
     }
-    version, begin, wait, to_numpy = makers[options.framework]()
+    if name in rows.NAMES:
+        version, begin, wait, to_numpy = rows.maker(options.framework, name)
+    else:
+        version, begin, wait, to_numpy = makers[options.framework]()
     arrays = list(workloads.named(name).values())
     last = [None]
     begun, others = time.perf_counter(), timing.Others()

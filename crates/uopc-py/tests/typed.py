@@ -138,6 +138,11 @@ def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
     results += [a.std(), a.std(0, correction=1), a.std(dim=1, ddof=1.0, keepdims=True), a.norm(), a.norm(1, 0)]
     results += [a.norm(p=float("inf"), dim=0, keepdim=True), a.norm(ord=2.0), a.logsumexp(), a.logsumexp(0)]
     results += [a.count_nonzero(axis=1), a.nansum(dim=0), a.nanmean(0, True), *a.aminmax(), *a.aminmax(0)]
+    results += [a.cumsum(), a.cumsum(0, dtype="f64"), a.cumprod(dim=0), a.logcumsumexp(1), a.argsort()]
+    results += [*a.cummax(0), *a.cummin(dim=1), *a.sort(), *a.sort(0, True, stable=True), *a.topk(1)]
+    results += [*a.topk(1, dim=0, largest=False, sorted=False), *a.kthvalue(1, keepdim=True), a.median()]
+    results += [a[0].searchsorted([0.5], "right"), a.searchsorted(a, right=True), a.median((0, 1), keepdim=True)]
+    results += [a.quantile(0.5), a.quantile([0.1, 0.9], 1, method="lower", keepdims=True)]
     results += [a.softmax(), a.softmax(dim=0), a.log_softmax(axis=-1), a.cross_entropy([0, 1])]
     results += [a.accuracy(Tensor([0, 1])), a.matmul(a)]
     return results

@@ -38,6 +38,10 @@ pub enum Kind {
     Product(Product),
     /// relu(a * 2 + 1) * 3 of so many floats.
     Elementwise(usize),
+    /// So many floats in ascending order.
+    Sort(usize),
+    /// Their running sums.
+    RunningSum(usize),
     /// Softmax over rows.
     Softmax(Rows),
     /// The gradient of its weighted sum.
@@ -206,6 +210,16 @@ pub const WORKLOADS: &[Workload] = &[
         "elementwise_16m",
         "relu(a * 2 + 1) * 3 of 2^24 floats",
         Kind::Elementwise(1 << 24),
+    ),
+    row(
+        "sort_1m",
+        "1,000,000 floats in ascending order",
+        Kind::Sort(1_000_000),
+    ),
+    row(
+        "cumsum_10m",
+        "running sums of 10,000,000 floats",
+        Kind::RunningSum(10_000_000),
     ),
     row(
         "softmax_4096x1024",
@@ -396,7 +410,9 @@ impl Workload {
         let own = || self.name.to_string();
         match &self.kind {
             Kind::Product(product) => (own(), product.reads()),
-            Kind::Elementwise(n) => (own(), single::elementwise_reads(*n)),
+            Kind::Elementwise(n) | Kind::Sort(n) | Kind::RunningSum(n) => {
+                (own(), single::elementwise_reads(*n))
+            }
             Kind::Softmax(rows) | Kind::SoftmaxGradient(rows) => {
                 ("softmax".into(), rows.softmax_reads())
             }
@@ -424,6 +440,8 @@ impl Workload {
         match &self.kind {
             Kind::Product(product) => product.begin(inputs),
             Kind::Elementwise(_) => single::elementwise(inputs),
+            Kind::Sort(_) => single::sort(inputs),
+            Kind::RunningSum(_) => single::running_sum(inputs),
             Kind::Softmax(_) => single::softmax(inputs),
             Kind::SoftmaxGradient(_) => single::softmax_gradient(inputs),
             Kind::LayerNorm(_) => single::layer_norm(inputs),

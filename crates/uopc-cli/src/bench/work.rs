@@ -43,7 +43,7 @@ impl Workload {
         };
         match &self.kind {
             Kind::Product(product) => product.work(),
-            Kind::Elementwise(n) => bytes(floats(2 * n)),
+            Kind::Elementwise(n) | Kind::Sort(n) | Kind::RunningSum(n) => bytes(floats(2 * n)),
             Kind::Softmax(rows) => bytes(floats(2 * rows.elements())),
             // x and w are read, the gradient is written.
             Kind::SoftmaxGradient(rows) => bytes(floats(3 * rows.elements())),

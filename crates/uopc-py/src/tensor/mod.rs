@@ -10,6 +10,7 @@ mod movement;
 mod norm;
 mod operators;
 mod reduce;
+mod sort;
 mod special;
 
 use std::fmt::Display;

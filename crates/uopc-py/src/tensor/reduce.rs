@@ -30,7 +30,7 @@ impl Along {
 }
 
 /// NumPy's functions hand on `out=None`; anything else can't be had.
-fn no_out(op: &str, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+pub(super) fn no_out(op: &str, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     match out {
         None => Ok(()),
         Some(out) => {

@@ -8,6 +8,7 @@ pub mod uop;
 pub mod infer;
 pub mod build;
 pub mod composite;
+pub(crate) mod recurrence;
 pub mod custom;
 pub mod fold;
 pub mod axes;

@@ -44,7 +44,9 @@ mod random;
 mod realize;
 mod reduce;
 mod rounding;
+mod scan;
 mod slices;
+mod sort;
 mod special;
 mod update;
 
@@ -71,6 +73,7 @@ pub use operand::Operand;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, with_engine};
 pub use slices::{Slice, Slices};
+pub use sort::{Interpolation, Side};
 
 use history::Tape;
 

@@ -163,7 +163,7 @@ fn pays(
 fn fits(graph: &Graph, k: usize, below: &BTreeSet<usize>) -> bool {
     let u = &graph.nodes[k];
     match u.op() {
-        Op::Index => false,
+        Op::Index | Op::Scan(_) | Op::ArgSort => false,
         Op::Reduce {
             fold: Fold::Chain, ..
         } => below.contains(&k),
