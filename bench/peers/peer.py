@@ -134,18 +134,14 @@ def with_tinygrad(name, layout, gradients):
     return version("tinygrad"), begin, lambda y: device.synchronize(), lambda y: y.numpy()
 
 
-def main():
-    options = arguments()
-    if options.threads:
-        limit_threads(options.threads)
+def times(name, options):
+    """The framework's version, and the times of a workload with what tells about its result."""
     import numpy as np
 
+    import rows
     import timing
     import workloads
 
-    name = options.workload
-    if name not in workloads.NAMES:
-        raise SystemExit(f"there is no workload {name}; these are: {', '.join(workloads.NAMES)}")
     layout = workloads.PRODUCTS[name][4] if name in workloads.PRODUCTS else None
     gradients = name in workloads.ATTENTION and workloads.ATTENTION[name][4]
     makers = {
@@ -155,7 +151,10 @@ def main():
         "jax": lambda: with_jax(name, layout, gradients),
         "tinygrad": lambda: with_tinygrad(name, layout, gradients),
     }
-    version, begin, wait, to_numpy = makers[options.framework]()
+    if name in rows.NAMES:
+        version, begin, wait, to_numpy = rows.maker(options.framework, name)
+    else:
+        version, begin, wait, to_numpy = makers[options.framework]()
     arrays = list(workloads.named(name).values())
     last = [None]
     begun, others = time.perf_counter(), timing.Others()
@@ -170,6 +169,31 @@ def main():
     check = float(np.abs(to_numpy(last[0])).mean(dtype=np.float64))
     result = timing.measure(step, lambda: wait(last[0]), options.budget)
     unit, amount = workloads.work(name)
+    return version, result | {
+        unit: round(amount / result["median_s"] / 1e9, 2),
+        "cold_s": round(cold, 4),
+        "cold_others": round(cold_others, 2),
+        "check": check,
+    }
+
+
+def main():
+    options = arguments()
+    if options.threads:
+        limit_threads(options.threads)
+    import ratios
+    import timing
+    import workloads
+
+    name = options.workload
+    if name not in workloads.NAMES:
+        raise SystemExit(f"there is no workload {name}; these are: {', '.join(workloads.NAMES)}")
+    if name in ratios.NAMES:
+        parts = ratios.framework(options.framework)
+        version = parts.version
+        result = ratios.measure(name, workloads.named(name), parts, timing, options.budget)
+    else:
+        version, result = times(name, options)
     peer, _, variant = options.framework.partition("_")
     result |= {
         "peer": peer,
@@ -177,10 +201,7 @@ def main():
         "version": version,
         "workload": name,
         "cpus": len(os.sched_getaffinity(0)),
-        unit: round(amount / result["median_s"] / 1e9, 2),
-        "cold_s": round(cold, 4),
-        "cold_others": round(cold_others, 2),
-        "check": float(f"{check:.6g}"),
+        "check": float(f"{result['check']:.6g}"),
         "load1": round(os.getloadavg()[0], 2),
     }
     print(json.dumps(result), flush=True)

@@ -5,6 +5,9 @@ Every framework starts from these numbers, so the `check` of two results can be 
 
 import numpy as np
 
+import ratios
+import rows
+
 # name: (batch, m, k, n, how the factors lie in memory)
 PRODUCTS = {
     "matmul_1000x777x333": (1, 1000, 777, 333, "plain"),
@@ -24,7 +27,7 @@ ATTENTION = {
     "attention_2048_fwd_bwd": (1, 8, 2048, 64, True),
 }
 
-NAMES = [*PRODUCTS, *ATTENTION]
+NAMES = [*PRODUCTS, *ATTENTION, *rows.NAMES, *ratios.NAMES]
 
 
 def normal(seed, *shapes):
@@ -50,13 +53,17 @@ def attention(name):
 
 def folder(name):
     """The folder in which `uopc bench --inputs` looks for a workload's inputs."""
-    if name in PRODUCTS:
+    if name not in ATTENTION:
         return name
     return "attention_" + "x".join(str(n) for n in ATTENTION[name][:4])
 
 
 def named(name):
     """The inputs by the names of their files."""
+    if name in ratios.NAMES:
+        return ratios.inputs(name)
+    if name in rows.NAMES:
+        return rows.inputs(name)
     arrays = product(name) if name in PRODUCTS else attention(name)
     return dict(zip("ab" if name in PRODUCTS else "qkvc", arrays))
 
@@ -68,5 +75,7 @@ def work(name):
         if m == 1:
             return "gb_s", 4.0 * batch * (m * k + k * n + m * n)
         return "gflops", 2.0 * batch * m * k * n
+    if name in rows.NAMES:
+        return "gb_s", 1e9 * rows.gigabytes(name)
     batch, heads, length, size, gradients = ATTENTION[name]
     return "gflops", (7 if gradients else 2) * batch * heads * length * length * size

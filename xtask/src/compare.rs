@@ -319,11 +319,54 @@ impl Contest {
         for workload in &self.workloads {
             let turns = |name: &str| results.get(&(workload.clone(), name.to_string()));
             let Some(ours) = turns(OURS) else { continue };
+            if ratio_cell(ours).is_some() {
+                continue;
+            }
             let row = Row::new(ours, names.iter().map(|n| turns(n)).collect());
             text += &format!("| {workload} {}|\n", row.cells());
         }
-        text
+        text + &self.ratios(results)
     }
+
+    /// A table of the workloads whose result is a ratio, with the two times that it is made of; empty
+    /// if there are none.
+    fn ratios(&self, results: &Results) -> String {
+        let peers = self.peers.iter().map(|peer| peer.name);
+        let names: Vec<&str> = [OURS].into_iter().chain(peers).collect();
+        let mut rows = String::new();
+        for workload in &self.workloads {
+            let cells = names.iter().map(|name| {
+                let lines = results.get(&(workload.clone(), name.to_string()));
+                lines.and_then(|lines| ratio_cell(lines))
+            });
+            let cells: Vec<Option<String>> = cells.collect();
+            if cells.iter().any(Option::is_some) {
+                let cells = cells.iter().map(|cell| cell.as_deref().unwrap_or("-"));
+                rows += &format!(
+                    "| {workload} | {} |\n",
+                    cells.collect::<Vec<_>>().join(" | ")
+                );
+            }
+        }
+        if rows.is_empty() {
+            return rows;
+        }
+        let heads = names.join(" | ");
+        let lines = "---|".repeat(names.len());
+        format!(
+            "\nloss and gradients / loss alone, in ms\n\n| workload | {heads} |\n|---|{lines}\n{rows}"
+        )
+    }
+}
+
+/// Medians of a contestant's turns at a ratio: both times and the ratio of the two.
+fn ratio_cell(lines: &[Value]) -> Option<String> {
+    let middle = |key| median(lines.iter().filter_map(|line| line[key].as_f64()).collect());
+    let (gradients, loss) = (middle("grad_ms")?, middle("forward_ms")?);
+    Some(format!(
+        "{gradients:.2} / {loss:.2} = {:.2}",
+        gradients / loss
+    ))
 }
 
 /// A line of the table.
@@ -339,9 +382,7 @@ impl Row {
         let numbers = |lines: &[Value], key: &str| -> Vec<f64> {
             lines.iter().filter_map(|line| line[key].as_f64()).collect()
         };
-        // A ratio stands where a workload has no time of its own.
-        let time =
-            |lines: &[Value]| median(numbers(lines, "ms")).or(median(numbers(lines, "ratio")));
+        let time = |lines: &[Value]| median(numbers(lines, "ms"));
         let check = median(numbers(ours, "check"));
         let mut notes = Vec::new();
         let everybody = || peers.iter().flatten().flat_map(|lines| lines.iter());
@@ -409,6 +450,14 @@ fn own_workloads(python: &str) -> Result<Vec<String>> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_ratio_is_that_of_the_medians() {
+        let line = |gradients: f64, loss: f64| json!({"grad_ms": gradients, "forward_ms": loss});
+        let lines = [line(6.0, 2.0), line(9.0, 3.0), line(7.0, 4.0)];
+        assert_eq!(ratio_cell(&lines).as_deref(), Some("7.00 / 3.00 = 2.33"));
+        assert_eq!(ratio_cell(&[json!({"ms": 3.0})]), None);
+    }
 
     #[test]
     fn options_are_read() {

@@ -115,6 +115,11 @@ def reductions(a: Tensor, i: Tensor) -> List[Tensor]:
     results = [a.sum(), a.sum(0), a.sum((0, 1), keepdim=True), a.sum(dim=0, keepdims=True, dtype="f32")]
     results += [a.mean(axis=1), a.prod(), a.var(correction=1), a.var(0, ddof=1), a.max(), a.amax(0)]
     results += [a.min(1), a.amin(), a.any(), a.all(0), a.argmax(), a.argmin(dim=1, keepdim=True)]
+    results += [a.cumsum(), a.cumsum(0, dtype="f64"), a.cumprod(dim=0), a.logcumsumexp(1), a.argsort()]
+    results += [*a.cummax(0), *a.cummin(dim=1), *a.sort(), *a.sort(0, True, stable=True), *a.topk(1)]
+    results += [*a.topk(1, dim=0, largest=False, sorted=False), *a.kthvalue(1, keepdim=True), a.median()]
+    results += [a[0].searchsorted([0.5], "right"), a.searchsorted(a, right=True), a.median((0, 1), keepdim=True)]
+    results += [a.quantile(0.5), a.quantile([0.1, 0.9], 1, method="lower", keepdims=True)]
     results += [a.softmax(), a.softmax(dim=0), a.log_softmax(axis=-1), a.cross_entropy([0, 1])]
     results += [a.accuracy(Tensor([0, 1])), a.matmul(a)]
     return results

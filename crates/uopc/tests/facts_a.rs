@@ -2,11 +2,14 @@
 
 mod oracle;
 
+use std::sync::Arc;
+
 use oracle::*;
 use uopc::Error;
 use uopc::autodiff::gradient;
 use uopc::compile;
 use uopc::debug::Settings;
+use uopc::ir::custom::Custom;
 use uopc::ir::op::{Combine, Exec, Op, ParamMode, ReduceOp};
 use uopc::ir::visit::{Graph, toposort};
 use uopc::ir::{DType, Shape, UOp};
@@ -57,14 +60,17 @@ fn a2_fan_out_adds() {
 fn a3_only_nodes_on_a_path_are_differentiated() {
     let data = input(0, &[4]);
     let weight = input(1, &[4]);
-    // A scan has no rule. It is in the data, and the gradient of the weight never asks for one.
-    let scanned = UOp::new(Op::Scan(ReduceOp::Add), [data.clone()].as_slice()).unwrap();
-    let loss = sum(&(&scanned.sin().unwrap() * &weight));
+    // A custom function from text has no rule. It is in the data, and the gradient of the weight
+    // never asks for one.
+    let (name, rules) = ("f".into(), None);
+    let op = Op::Custom(Arc::new(Custom { name, rules }));
+    let custom = UOp::new(op, [data.clone(), data.clone()]).unwrap();
+    let loss = sum(&(&custom.sin().unwrap() * &weight));
     let found = gradient(&loss, std::slice::from_ref(&weight)).unwrap();
     assert_eq!(count(&found, |u| *u.op() == Op::Sin(1)), 0);
     assert_eq!(count(&found, |u| *u.op() == Op::Sin(0)), 1);
     let error = gradient(&loss, &[data]).unwrap_err();
-    assert!(error.to_string().starts_with("scan: "), "{error}");
+    assert!(error.to_string().starts_with("custom: "), "{error}");
 }
 
 #[test]

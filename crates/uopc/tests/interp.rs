@@ -552,12 +552,6 @@ fn what_cannot_be_evaluated_is_an_error_that_says_so() {
         text(&x, &[floats(F64, &[1.0, 2.0])]),
         "buffer: f32(2,) is bound to an array of f64(2,); they must agree"
     );
-    let scan = UOp::new(Op::Scan(ReduceOp::Add), [x.clone()].as_slice()).unwrap();
-    let slots = [floats(F32, &[1.0, 2.0])];
-    assert_eq!(
-        text(&scan, &slots),
-        "scan: has no meaning yet; build the value from other ops"
-    );
     let range = UOp::range(&UOp::int(3, I32), 0, Exec::Serial).unwrap();
     assert_eq!(
         text(&range, &[]),

@@ -17,6 +17,7 @@ use uopc::interp::{Array, Checks};
 use uopc::ir::axes::{axes, shared};
 use uopc::ir::form::{LoopGraph, Role};
 use uopc::ir::op::{Combine, Exec, Op, ReduceOp, StageKind};
+use uopc::ir::pieces::pieces;
 use uopc::ir::visit::toposort;
 use uopc::ir::{DType, UOp, verify};
 use uopc::machine::Machine;
@@ -121,6 +122,37 @@ fn by_images(s: Shape, dtype: DType, masked: bool, wild: bool) -> Case {
             numbers(dtype, s.b * s.c * s.h * s.w, 1, false),
             numbers(dtype, s.o * s.c * s.kh * s.kw, 2, wild),
             numbers(dtype, s.b * s.o * oh * ow, 3, wild),
+        ],
+    }
+}
+
+/// The largest of each 2 x 2 elements of the positive part of a convolution.
+fn pooled(s: Shape) -> Case {
+    let (oh, ow) = (s.h - s.kh + 1, s.w - s.kw + 1);
+    let build = || -> Result<UOp> {
+        let x = slot(0, DType::F32, &[s.b, s.c, s.h, s.w])?;
+        let weight = slot(1, DType::F32, &[s.o, s.c, s.kh, s.kw])?;
+        let view = windows(&windows(&x, 2, s.kh)?, 4, s.kw)?.permute(&[0, 1, 2, 4, 3, 5])?;
+        let all = [s.b, s.o, s.c, s.kh, s.kw, oh, ow];
+        let view = view
+            .reshape(&[s.b, 1, s.c, s.kh, s.kw, oh, ow])?
+            .expand(&all)?;
+        let filter = weight
+            .reshape(&[1, s.o, s.c, s.kh, s.kw, 1, 1])?
+            .expand(&all)?;
+        let product = view.mul(&filter)?.permute(&[0, 1, 5, 6, 2, 3, 4])?;
+        let y = product.reduce(ReduceOp::Add, 3)?;
+        y.maximum(&y.full_like(0.0)?)?
+            .reshape(&[s.b, s.o, oh / 2, 2, ow / 2, 2])?
+            .permute(&[0, 1, 2, 4, 3, 5])?
+            .reduce(ReduceOp::Max, 2)
+    };
+    Case {
+        seed: 0,
+        roots: vec![build().unwrap()],
+        slots: vec![
+            numbers(DType::F32, s.b * s.c * s.h * s.w, 1, false),
+            numbers(DType::F32, s.o * s.c * s.kh * s.kw, 2, false),
         ],
     }
 }
@@ -279,6 +311,26 @@ fn what_is_small_or_read_elsewhere_has_a_buffer() {
     ];
     let plan = lowered(&all, &Settings::default());
     assert!(plan.plan.kernels.len() > 1);
+}
+
+#[test]
+fn a_piece_is_no_sliver_of_a_product() {
+    // The result has images, channels, rows and columns. A piece for each image and channel would
+    // multiply all windows of an image by a single filter.
+    let s = shape(18, 2, [24, 24], 64, [3, 3]);
+    let case = pooled(s);
+    let plan = lowered(&case, &Settings::default());
+    assert_eq!(kept(&plan), (1, 1));
+    let nodes = toposort(plan.plan.kernels[0].body.roots());
+    let keeps = |u: &UOp| matches!(u.op(), Op::Stage(StageKind::Within));
+    assert_eq!((shared(&nodes, keeps), pieces(&nodes, keeps)), (2, 1));
+    check(&format!("{s:?}"), &case);
+}
+
+#[test]
+fn a_long_product_is_a_kernel_of_its_own() {
+    let case = pooled(shape(16, 32, [24, 24], 64, [3, 3]));
+    assert_eq!(kept(&lowered(&case, &Settings::default())), (0, 2));
 }
 
 #[test]

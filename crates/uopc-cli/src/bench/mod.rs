@@ -8,6 +8,7 @@ pub mod layers;
 pub mod measure;
 pub mod models;
 pub mod peak;
+pub mod ratio;
 pub mod report;
 pub mod single;
 pub mod work;
@@ -17,6 +18,7 @@ use uopc::Tensor;
 use crate::failure::{Failure, Result};
 use inputs::{Inputs, Source, Spec};
 use models::{Cnn, Gpt, Mlp};
+use ratio::Chain;
 use single::{Attention, Convolution, Layout, Product, Rows, Table};
 
 /// Something with a name that is timed.
@@ -36,6 +38,10 @@ pub enum Kind {
     Product(Product),
     /// relu(a * 2 + 1) * 3 of so many floats.
     Elementwise(usize),
+    /// So many floats in ascending order.
+    Sort(usize),
+    /// Their running sums.
+    RunningSum(usize),
     /// Softmax over rows.
     Softmax(Rows),
     /// The gradient of its weighted sum.
@@ -56,8 +62,16 @@ pub enum Kind {
     GptStep(Gpt),
     /// The time of its gradients over that of its loss.
     GptRatio(Gpt),
+    /// The same for one of its blocks.
+    BlockRatio(Gpt),
     /// A training step of a classifier with convolutions.
     CnnStep(Cnn),
+    /// The time of its gradients over that of its loss.
+    CnnRatio(Cnn),
+    /// The same for a classifier of fully connected layers.
+    MlpRatio(Mlp),
+    /// The same for functions of rows, one after the other.
+    ChainRatio(Chain),
 }
 
 const fn row(name: &'static str, about: &'static str, kind: Kind) -> Workload {
@@ -198,6 +212,16 @@ pub const WORKLOADS: &[Workload] = &[
         Kind::Elementwise(1 << 24),
     ),
     row(
+        "sort_1m",
+        "1,000,000 floats in ascending order",
+        Kind::Sort(1_000_000),
+    ),
+    row(
+        "cumsum_10m",
+        "running sums of 10,000,000 floats",
+        Kind::RunningSum(10_000_000),
+    ),
+    row(
         "softmax_4096x1024",
         "softmax over rows",
         Kind::Softmax(SOFTMAX),
@@ -285,6 +309,39 @@ pub const WORKLOADS: &[Workload] = &[
         Kind::GptRatio(models::NANO),
     ),
     row(
+        "grad_ratio_block",
+        "the same for one block of gpt_small",
+        Kind::BlockRatio(models::SMALL),
+    ),
+    row(
+        "grad_ratio_mlp",
+        "the same for the model of mlp_step",
+        Kind::MlpRatio(models::MLP),
+    ),
+    row(
+        "grad_ratio_cnn",
+        "the same for the model of cnn_step",
+        Kind::CnnRatio(models::CNN),
+    ),
+    row(
+        "grad_ratio_softmax",
+        "the same for three softmaxes in a row, (4096, 1024)",
+        Kind::ChainRatio(Chain {
+            rows: SOFTMAX,
+            length: 3,
+            norm: false,
+        }),
+    ),
+    row(
+        "grad_ratio_layernorm",
+        "the same for three layer norms in a row, (4096, 768)",
+        Kind::ChainRatio(Chain {
+            rows: LAYER_NORM,
+            length: 3,
+            norm: true,
+        }),
+    ),
+    row(
         "hvp_mlp",
         "second derivative of mlp_step's loss times a vector",
         Kind::MlpHvp(models::MLP),
@@ -353,7 +410,9 @@ impl Workload {
         let own = || self.name.to_string();
         match &self.kind {
             Kind::Product(product) => (own(), product.reads()),
-            Kind::Elementwise(n) => (own(), single::elementwise_reads(*n)),
+            Kind::Elementwise(n) | Kind::Sort(n) | Kind::RunningSum(n) => {
+                (own(), single::elementwise_reads(*n))
+            }
             Kind::Softmax(rows) | Kind::SoftmaxGradient(rows) => {
                 ("softmax".into(), rows.softmax_reads())
             }
@@ -365,6 +424,10 @@ impl Workload {
             Kind::MlpHvp(mlp) => (mlp.set.into(), mlp.reads_with_vectors()),
             Kind::GptStep(gpt) | Kind::GptRatio(gpt) => (gpt.set.into(), gpt.reads()),
             Kind::CnnStep(cnn) => ("cnn".into(), cnn.reads()),
+            Kind::BlockRatio(gpt) => (own(), gpt.block_reads()),
+            Kind::CnnRatio(cnn) => (own(), cnn.reads()),
+            Kind::MlpRatio(mlp) => (own(), mlp.reads()),
+            Kind::ChainRatio(chain) => (own(), chain.reads()),
         }
     }
 
@@ -377,6 +440,8 @@ impl Workload {
         match &self.kind {
             Kind::Product(product) => product.begin(inputs),
             Kind::Elementwise(_) => single::elementwise(inputs),
+            Kind::Sort(_) => single::sort(inputs),
+            Kind::RunningSum(_) => single::running_sum(inputs),
             Kind::Softmax(_) => single::softmax(inputs),
             Kind::SoftmaxGradient(_) => single::softmax_gradient(inputs),
             Kind::LayerNorm(_) => single::layer_norm(inputs),
@@ -387,7 +452,11 @@ impl Workload {
             Kind::MlpHvp(mlp) => mlp.begin_hvp(inputs),
             Kind::GptStep(gpt) => gpt.begin_step(inputs),
             Kind::GptRatio(gpt) => gpt.begin_ratio(inputs),
-            Kind::CnnStep(cnn) => cnn.begin(inputs),
+            Kind::CnnStep(cnn) => cnn.begin_step(inputs),
+            Kind::BlockRatio(gpt) => gpt.begin_block_ratio(inputs),
+            Kind::CnnRatio(cnn) => cnn.begin_ratio(inputs),
+            Kind::MlpRatio(mlp) => mlp.begin_ratio(inputs),
+            Kind::ChainRatio(chain) => chain.begin(inputs),
         }
     }
 }

@@ -1,12 +1,10 @@
 //! Workloads of whole models: training steps, gradients, a product with the second derivative.
 
-use std::rc::Rc;
-
 use uopc::Tensor;
 use uopc::nn::{AdamW, Optimizer};
 
 use super::inputs::{Fill, Inputs, Source, Spec};
-use super::single::{alone, gradients};
+use super::single::gradients;
 use super::{Case, layers};
 use crate::failure::Result;
 
@@ -99,7 +97,7 @@ pub const CNN: Cnn = Cnn {
 };
 
 /// Parameters by name.
-struct Model(Vec<(String, Tensor)>);
+pub(super) struct Model(pub(super) Vec<(String, Tensor)>);
 
 impl Model {
     fn tensors(&self) -> Vec<Tensor> {
@@ -110,7 +108,7 @@ impl Model {
         self.0.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    fn get(&self, name: &str) -> &Tensor {
+    pub(super) fn get(&self, name: &str) -> &Tensor {
         let found = self.0.iter().find(|(n, _)| n == name);
         &found.expect("a model reads the parameters it has").1
     }
@@ -168,7 +166,7 @@ impl Mlp {
         specs
     }
 
-    fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
+    pub(super) fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
         let last = self.sizes.len() - 2;
         let mut h = x.clone();
         for k in 0..=last {
@@ -214,41 +212,78 @@ impl Gpt {
     pub(super) fn reads(&self) -> Vec<Spec> {
         let (c, v) = (self.width, self.vocabulary);
         let small = Fill::Normal(0.02);
-        let smaller = Fill::Normal(0.02 / (2.0 * self.layers as f64).sqrt());
         let mut specs = vec![
             Spec::new("wte", &[v, c], small),
             Spec::new("wpe", &[self.length, c], small),
         ];
-        let linear = |name: String, from: usize, to: usize, fill: Fill| {
-            let weight = Spec::new(format!("{name}_w"), &[from, to], fill);
-            [weight, Spec::new(format!("{name}_b"), &[to], Fill::Zeros)]
-        };
-        let norm = |name: String| {
-            let weight = Spec::new(format!("{name}_w"), &[c], Fill::Ones);
-            [weight, Spec::new(format!("{name}_b"), &[c], Fill::Zeros)]
-        };
         for k in 0..self.layers {
-            specs.extend(norm(format!("h{k}.ln1")));
-            specs.extend(linear(format!("h{k}.attn"), c, 3 * c, small));
-            specs.extend(linear(format!("h{k}.proj"), c, c, smaller));
-            specs.extend(norm(format!("h{k}.ln2")));
-            specs.extend(linear(format!("h{k}.fc"), c, 4 * c, small));
-            specs.extend(linear(format!("h{k}.fc2"), 4 * c, c, smaller));
+            specs.extend(self.block_parameters(k));
         }
-        specs.extend(norm("lnf".to_string()));
+        specs.extend(self.norm_parameters("lnf"));
         let tokens = [self.batch, self.length];
         specs.extend(["x", "y"].map(|name| Spec::new(name, &tokens, Fill::Below(v))));
         specs
     }
 
-    fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
-        let (b, n, c) = (self.batch, self.length, self.width);
-        let norm = |h: &Tensor, name: &str| {
-            let (weight, bias) = (format!("{name}_w"), format!("{name}_b"));
-            layers::layer_norm(h, model.get(&weight), model.get(&bias))
+    /// The parameters of block k.
+    pub(super) fn block_parameters(&self, k: usize) -> Vec<Spec> {
+        let c = self.width;
+        let small = Fill::Normal(0.02);
+        let smaller = Fill::Normal(0.02 / (2.0 * self.layers as f64).sqrt());
+        let linear = |name: &str, from: usize, to: usize, fill: Fill| {
+            let weight = Spec::new(format!("h{k}.{name}_w"), &[from, to], fill);
+            let bias = Spec::new(format!("h{k}.{name}_b"), &[to], Fill::Zeros);
+            [weight, bias]
         };
-        let linear =
-            |h: &Tensor, name: &str| model.linear(h, &format!("{name}_w"), &format!("{name}_b"));
+        let parts = [
+            self.norm_parameters(&format!("h{k}.ln1")),
+            linear("attn", c, 3 * c, small),
+            linear("proj", c, c, smaller),
+            self.norm_parameters(&format!("h{k}.ln2")),
+            linear("fc", c, 4 * c, small),
+            linear("fc2", 4 * c, c, smaller),
+        ];
+        parts.into_iter().flatten().collect()
+    }
+
+    fn norm_parameters(&self, name: &str) -> [Spec; 2] {
+        let weight = Spec::new(format!("{name}_w"), &[self.width], Fill::Ones);
+        [
+            weight,
+            Spec::new(format!("{name}_b"), &[self.width], Fill::Zeros),
+        ]
+    }
+
+    fn norm(&self, model: &Model, h: &Tensor, name: &str) -> uopc::Result<Tensor> {
+        let (weight, bias) = (format!("{name}_w"), format!("{name}_b"));
+        layers::layer_norm(h, model.get(&weight), model.get(&bias))
+    }
+
+    /// Block k: causal attention, then two layers with GELU between them, each after a layer norm
+    /// and added to what went in.
+    pub(super) fn block(&self, model: &Model, h: &Tensor, k: usize) -> uopc::Result<Tensor> {
+        let (b, n, c) = (self.batch, self.length, self.width);
+        let part = |name: &str| format!("h{k}.{name}");
+        let norm = |h: &Tensor, name: &str| self.norm(model, h, &part(name));
+        let linear = |h: &Tensor, name: &str| {
+            let name = part(name);
+            model.linear(h, &format!("{name}_w"), &format!("{name}_b"))
+        };
+        let t = linear(&norm(h, "ln1")?, "attn")?;
+        let heads = |which: usize| {
+            let bounds = [(0, b), (0, n), (which * c, (which + 1) * c)];
+            t.shrink(bounds)?
+                .reshape([b, n, self.heads, c / self.heads])?
+                .permute([0, 2, 1, 3])
+        };
+        let a = layers::attention(&heads(0)?, &heads(1)?, &heads(2)?)?;
+        let a = a.permute([0, 2, 1, 3])?.reshape([b, n, c])?;
+        let h = h.add(&linear(&a, "proj")?)?;
+        let t = layers::gelu(&linear(&norm(&h, "ln2")?, "fc")?)?;
+        h.add(&linear(&t, "fc2")?)
+    }
+
+    pub(super) fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
         // Rows of the table as a product with one-hots, which has a gradient.
         let table = model.get("wte");
         let mut h = x
@@ -256,21 +291,9 @@ impl Gpt {
             .matmul(table)?
             .add(model.get("wpe"))?;
         for k in 0..self.layers {
-            let part = |name: &str| format!("h{k}.{name}");
-            let t = linear(&norm(&h, &part("ln1"))?, &part("attn"))?;
-            let heads = |which: usize| {
-                let bounds = [(0, b), (0, n), (which * c, (which + 1) * c)];
-                t.shrink(bounds)?
-                    .reshape([b, n, self.heads, c / self.heads])?
-                    .permute([0, 2, 1, 3])
-            };
-            let a = layers::attention(&heads(0)?, &heads(1)?, &heads(2)?)?;
-            let a = a.permute([0, 2, 1, 3])?.reshape([b, n, c])?;
-            h = h.add(&linear(&a, &part("proj"))?)?;
-            let t = layers::gelu(&linear(&norm(&h, &part("ln2"))?, &part("fc"))?)?;
-            h = h.add(&linear(&t, &part("fc2"))?)?;
+            h = self.block(model, &h, k)?;
         }
-        let logits = norm(&h, "lnf")?.matmul(&table.transpose()?)?;
+        let logits = self.norm(model, &h, "lnf")?.matmul(&table.transpose()?)?;
         logits.cross_entropy(y)
     }
 
@@ -299,37 +322,6 @@ impl Gpt {
         let model = Model(inputs.parameters(&["x", "y"])?);
         let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
         training(model, 0.01, move |model| gpt.loss(model, &x, &y))
-    }
-
-    pub(super) fn begin_ratio(&self, inputs: &Inputs) -> Result<Case> {
-        let gpt = *self;
-        let model = Rc::new(Model(inputs.parameters(&["x", "y"])?));
-        let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);
-        let by = model.tensors();
-        let (same, x2, y2) = (model.clone(), x.clone(), y.clone());
-        let results = [vec!["loss".to_string()], model.names()].concat();
-        let step = move || {
-            let loss = gpt.loss(&model, &x, &y)?;
-            loss.backward(&by)?;
-            let mut found: Vec<Tensor> = by.iter().filter_map(Tensor::grad).collect();
-            by.iter().for_each(Tensor::zero_grad);
-            // Nobody will ask for gradients of this one, so nothing is kept for them.
-            let loss = loss.detach()?;
-            found.push(loss.clone());
-            Tensor::realize_all(&found)?;
-            let gradients = found[..found.len() - 1].iter().map(alone);
-            [Ok(loss)].into_iter().chain(gradients).collect()
-        };
-        let forward = move || {
-            let _off = uopc::tensor::no_grad();
-            let loss = gpt.loss(&same, &x2, &y2)?;
-            loss.realize()?;
-            Ok(vec![loss])
-        };
-        Ok(Case {
-            forward: Some(Box::new(forward)),
-            ..Case::new(&results, step)
-        })
     }
 }
 
@@ -369,7 +361,7 @@ impl Cnn {
         specs
     }
 
-    fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
+    pub(super) fn loss(&self, model: &Model, x: &Tensor, y: &Tensor) -> uopc::Result<Tensor> {
         let mut h = x.clone();
         for (k, [o, ..]) in self.filters.into_iter().enumerate() {
             let bias = model.get(&format!("cb{k}")).reshape([o, 1, 1])?;
@@ -385,7 +377,7 @@ impl Cnn {
             .cross_entropy(y)
     }
 
-    pub(super) fn begin(&self, inputs: &Inputs) -> Result<Case> {
+    pub(super) fn begin_step(&self, inputs: &Inputs) -> Result<Case> {
         let cnn = *self;
         let model = Model(inputs.parameters(&["x", "y"])?);
         let (x, y) = (inputs.tensor("x")?, inputs.tensor("y")?);

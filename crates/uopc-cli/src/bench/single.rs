@@ -1,4 +1,5 @@
-//! Workloads of one operation: products, elementwise work, softmax, layer norm, convolution, attention.
+//! Workloads of one operation: products, elementwise work, sorting, running sums, softmax, layer norm,
+//! convolution, attention.
 
 use uopc::{DType, Tensor};
 
@@ -102,6 +103,16 @@ pub(super) fn elementwise(inputs: &Inputs) -> Result<Case> {
     Ok(Case::value(move || {
         computed(a.mul(2)?.add(1)?.relu()?.mul(3)?)
     }))
+}
+
+pub(super) fn sort(inputs: &Inputs) -> Result<Case> {
+    let a = inputs.tensor("a")?;
+    Ok(Case::value(move || computed(a.sort(0, false)?.0)))
+}
+
+pub(super) fn running_sum(inputs: &Inputs) -> Result<Case> {
+    let a = inputs.tensor("a")?;
+    Ok(Case::value(move || computed(a.cumsum(0)?)))
 }
 
 /// A matrix whose rows are worked on.

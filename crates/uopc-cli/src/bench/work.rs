@@ -43,7 +43,7 @@ impl Workload {
         };
         match &self.kind {
             Kind::Product(product) => product.work(),
-            Kind::Elementwise(n) => bytes(floats(2 * n)),
+            Kind::Elementwise(n) | Kind::Sort(n) | Kind::RunningSum(n) => bytes(floats(2 * n)),
             Kind::Softmax(rows) => bytes(floats(2 * rows.elements())),
             // x and w are read, the gradient is written.
             Kind::SoftmaxGradient(rows) => bytes(floats(3 * rows.elements())),
@@ -62,7 +62,11 @@ impl Workload {
                 tokens: (gpt.batch * gpt.length) as f64,
                 ..flops(gpt.flops())
             },
-            Kind::GptRatio(_) => Work::default(),
+            Kind::GptRatio(_)
+            | Kind::BlockRatio(_)
+            | Kind::CnnRatio(_)
+            | Kind::MlpRatio(_)
+            | Kind::ChainRatio(_) => Work::default(),
             Kind::CnnStep(cnn) => Work {
                 trains: true,
                 ..flops(cnn.flops())

@@ -4,6 +4,7 @@ from typing import (
     Any,
     ClassVar,
     Dict,
+    Literal,
     NoReturn,
     Optional,
     Protocol,
@@ -36,6 +37,7 @@ _DTypeLike: TypeAlias = Union[DType, str, type, np.dtype[Any]]
 _Number: TypeAlias = Union[float, bool, np.number[Any], np.bool_]
 _Operand: TypeAlias = Union[Tensor, _Number, npt.NDArray[Any]]
 _TensorLike: TypeAlias = Union[_Operand, Sequence[Any]]
+_Interpolation: TypeAlias = Literal["linear", "lower", "higher", "nearest", "midpoint"]
 _Axes: TypeAlias = Union[SupportsIndex, Sequence[SupportsIndex], None]
 _Shape: TypeAlias = Union[SupportsIndex, Sequence[SupportsIndex]]
 _Pairs: TypeAlias = Sequence[Optional[Sequence[SupportsIndex]]]
@@ -384,6 +386,94 @@ class Tensor:
         keepdim: Optional[_bool] = None,
         *,
         dim: Optional[SupportsIndex] = None,
+        keepdims: Optional[_bool] = None,
+        out: None = None,
+    ) -> Tensor: ...
+    def cumsum(
+        self,
+        axis: Optional[SupportsIndex] = None,
+        *,
+        dim: Optional[SupportsIndex] = None,
+        dtype: Optional[_DTypeLike] = None,
+        out: None = None,
+    ) -> Tensor: ...
+    def cumprod(
+        self,
+        axis: Optional[SupportsIndex] = None,
+        *,
+        dim: Optional[SupportsIndex] = None,
+        dtype: Optional[_DTypeLike] = None,
+        out: None = None,
+    ) -> Tensor: ...
+    def cummax(
+        self, axis: Optional[SupportsIndex] = None, *, dim: Optional[SupportsIndex] = None
+    ) -> Tuple[Tensor, Tensor]: ...
+    def cummin(
+        self, axis: Optional[SupportsIndex] = None, *, dim: Optional[SupportsIndex] = None
+    ) -> Tuple[Tensor, Tensor]: ...
+    def logcumsumexp(
+        self, axis: Optional[SupportsIndex] = None, *, dim: Optional[SupportsIndex] = None
+    ) -> Tensor: ...
+    def sort(
+        self,
+        axis: Optional[SupportsIndex] = None,
+        descending: _bool = False,
+        stable: Optional[_bool] = None,
+        *,
+        dim: Optional[SupportsIndex] = None,
+    ) -> Tuple[Tensor, Tensor]: ...
+    def argsort(
+        self,
+        axis: Optional[SupportsIndex] = None,
+        descending: _bool = False,
+        stable: Optional[_bool] = None,
+        *,
+        dim: Optional[SupportsIndex] = None,
+    ) -> Tensor: ...
+    def topk(
+        self,
+        k: SupportsIndex,
+        axis: Optional[SupportsIndex] = None,
+        largest: _bool = True,
+        sorted: _bool = True,
+        *,
+        dim: Optional[SupportsIndex] = None,
+    ) -> Tuple[Tensor, Tensor]: ...
+    def kthvalue(
+        self,
+        k: SupportsIndex,
+        axis: Optional[SupportsIndex] = None,
+        keepdim: Optional[_bool] = None,
+        *,
+        dim: Optional[SupportsIndex] = None,
+        keepdims: Optional[_bool] = None,
+    ) -> Tuple[Tensor, Tensor]: ...
+    def searchsorted(
+        self,
+        values: _TensorLike,
+        side: Optional[Literal["left", "right"]] = None,
+        sorter: Optional[_TensorLike] = None,
+        *,
+        right: Optional[_bool] = None,
+    ) -> Tensor: ...
+    def median(
+        self,
+        axis: _Axes = None,
+        keepdim: Optional[_bool] = None,
+        *,
+        dim: _Axes = None,
+        keepdims: Optional[_bool] = None,
+        out: None = None,
+    ) -> Tensor: ...
+    def quantile(
+        self,
+        q: Union[_float, Iterable[_float]],
+        axis: _Axes = None,
+        keepdim: Optional[_bool] = None,
+        *,
+        interpolation: Optional[_Interpolation] = None,
+        method: Optional[_Interpolation] = None,
+        dim: _Axes = None,
         keepdims: Optional[_bool] = None,
         out: None = None,
     ) -> Tensor: ...

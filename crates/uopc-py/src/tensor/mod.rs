@@ -9,6 +9,7 @@ mod index;
 mod movement;
 mod operators;
 mod reduce;
+mod sort;
 
 use std::fmt::Display;
 

@@ -9,13 +9,13 @@ use crate::convert::{AnyAxes, AnyTensor, Whole, either};
 use crate::dtype::AnyDType;
 
 /// What all reductions are asked for, in NumPy's and PyTorch's names.
-struct Along {
-    axes: AnyAxes,
-    keeps: bool,
+pub(super) struct Along {
+    pub axes: AnyAxes,
+    pub keeps: bool,
 }
 
 impl Along {
-    fn new(
+    pub fn new(
         op: &str,
         axes: [Option<AnyAxes>; 2],
         keeps: [Option<bool>; 2],
@@ -30,7 +30,7 @@ impl Along {
 }
 
 /// NumPy's functions hand on `out=None`; anything else can't be had.
-fn no_out(op: &str, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+pub(super) fn no_out(op: &str, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
     match out {
         None => Ok(()),
         Some(out) => {
@@ -41,7 +41,7 @@ fn no_out(op: &str, out: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
 }
 
 /// The tensor, or what became of it, in the dtype in which a reduction is asked for.
-fn cast(tensor: &Tensor, dtype: &Option<AnyDType>) -> Result<Tensor> {
+pub(super) fn cast(tensor: &Tensor, dtype: &Option<AnyDType>) -> Result<Tensor> {
     match dtype {
         Some(dtype) => tensor.cast(dtype.0),
         None => Ok(tensor.clone()),

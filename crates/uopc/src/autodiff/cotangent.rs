@@ -69,7 +69,7 @@ impl Cotangent {
         let passage = passage(u);
         let mut mask = match passage {
             Passage::Cut if spoilt && self.mask.is_none() => Mask::of_cut(u, k)?,
-            Passage::Gathered if spoilt => Some(Mask::of_rows_read(u)?),
+            Passage::Gathered if spoilt => Some(Mask::of_read(u)?),
             _ => Mask::moved(self.mask.as_ref(), u, k)?,
         };
         if passage == Passage::Chosen {

@@ -23,7 +23,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::custom::push;
 use super::product::product_of_others;
-use super::stop::{not_pure, refuse_lowered, refuse_whole, unsupported};
+use super::scan::push_scan;
+use super::stop::{not_pure, refuse_lowered, refuse_whole};
 use super::vjp::carries;
 use crate::error::{Error, Result};
 use crate::ir::composite::zeros_like;
@@ -321,13 +322,8 @@ fn rule(u: &UOp, t: &[Option<UOp>]) -> Result<Terms> {
                 }
             }
         }
-        Op::Scan(ReduceOp::Add) => same_op(),
+        Op::Scan(op) => push_scan(*op, u, only()),
         Op::Custom(custom) => push(u, custom, t),
-        Op::Scan(ReduceOp::Max | ReduceOp::Mul) => Err(unsupported(
-            u,
-            u.op().mnemonic(),
-            "it has no jvp rule yet; use other ops",
-        )),
 
         // The identity; `carries` has stopped what is detached.
         Op::Stage(

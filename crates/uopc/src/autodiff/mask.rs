@@ -5,6 +5,7 @@ use std::rc::Rc;
 use smallvec::{SmallVec, smallvec};
 
 use super::cover::Cover;
+use super::scan::is_record;
 use super::vjp::{spread, vjp};
 use crate::error::Result;
 use crate::ir::composite::sum_to;
@@ -209,8 +210,13 @@ impl Mask {
         Mask::moved(Some(&all), u, k)
     }
 
-    /// The mask behind an INDEX at computed positions: the rows that were read at all.
-    pub fn of_rows_read(u: &UOp) -> Result<Mask> {
+    /// The mask behind an op that reads at computed positions: what was read at all. An INDEX reads
+    /// rows, a running maximum what is one at its own place.
+    pub fn of_read(u: &UOp) -> Result<Mask> {
+        if matches!(u.op(), Op::Scan(_)) {
+            let c = is_record(u)?;
+            return Ok(Mask::of(Condition { c, holds: true }));
+        }
         let (x, positions) = (&u.src()[0], &u.src()[1..]);
         let rows = &x.shape()[..positions.len()];
         let ones = UOp::full(Scalar::from_i128(DType::F32, 1), positions[0].shape())?;

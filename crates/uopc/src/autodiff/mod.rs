@@ -65,6 +65,7 @@ mod place;
 mod product;
 mod repeat;
 mod reverse;
+mod scan;
 mod stop;
 mod strict;
 mod vjp;

@@ -22,7 +22,7 @@ pub(super) enum Passage {
     /// It must be numbers: what does not count is set to 0 first. A matrix product stays one of two
     /// packed operands, with no mask in its inner loops.
     Closed,
-    /// The same, and it goes to the rows that were read at computed positions.
+    /// The same, and it goes to what was read at computed positions.
     Gathered,
     /// It ends here.
     Stopped,
@@ -74,7 +74,9 @@ pub(super) fn passage(u: &UOp) -> Passage {
         Op::Index => Passage::Gathered,
         // A row whose position is none has no effect.
         Op::ScatterAdd(_) => Passage::Cut,
-        Op::Scan(_) | Op::Custom(_) => Passage::Closed,
+        // A running maximum is read at the places that hold it.
+        Op::Scan(ReduceOp::Max) => Passage::Gathered,
+        Op::Scan(ReduceOp::Add | ReduceOp::Mul) | Op::Custom(_) => Passage::Closed,
 
         Op::Range { .. }
         | Op::End

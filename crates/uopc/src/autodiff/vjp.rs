@@ -18,7 +18,8 @@ use super::passage::is_reversal;
 use super::place::place;
 use super::product::product_of_others;
 use super::repeat::sum_of_repeats;
-use super::stop::{not_pure, unsupported};
+use super::scan::pull_scan;
+use super::stop::not_pure;
 use crate::error::Result;
 use crate::ir::composite::pad;
 use crate::ir::dtype::DType;
@@ -134,11 +135,8 @@ pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
         },
         // As its author says.
         Op::Custom(custom) => pull(u, custom, g, k),
-        Op::Scan(_) => Err(unsupported(
-            u,
-            u.op().mnemonic(),
-            "it has no gradient rule yet; use other ops",
-        )),
+        // u_k = x_0, ..., x_k combined.
+        Op::Scan(op) => pull_scan(*op, u, g),
 
         // The identity; `carries` has stopped what is detached.
         Op::Stage(

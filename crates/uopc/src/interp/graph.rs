@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::array::Array;
 use super::fold::{add_rows, reduce_chain, reduce_lanes};
+use super::order::{argsort, scan};
 use crate::error::{Error, Result};
 use crate::ir::fold::chain_product;
 use crate::ir::op::{Fold, Op, ReduceOp};
@@ -147,13 +148,8 @@ fn node(u: &UOp, args: &[&Array], bind: &dyn Fn(&UOp) -> Option<Array>) -> Resul
         Op::Index => index(args[0], &args[1..]),
         Op::Reduce { op, fold, .. } => reduce(u, *op, *fold, args)?,
         Op::ScatterAdd(shape) => scatter_add(shape, args[0], &args[1..]),
-        Op::Scan(_) | Op::ArgSort => {
-            return Err(Error::Unsupported {
-                what: u.op().mnemonic(),
-                message: "has no meaning yet; build the value from other ops".into(),
-                site: u.site(),
-            });
-        }
+        Op::Scan(op) => scan(*op, args[0]),
+        Op::ArgSort => argsort(dtype, args[0]),
         Op::Range { .. }
         | Op::End
         | Op::Store { .. }

@@ -9,6 +9,7 @@ mod fold;
 mod function;
 pub mod graph;
 pub mod loops;
+mod order;
 mod tape;
 
 pub use array::Array;

@@ -112,6 +112,14 @@ pub fn of_source(u: &UOp, k: usize, own: &Axes) -> Axes {
             }
             axes
         }
+        // An element depends on others of its row.
+        Op::Scan(_) | Op::ArgSort => {
+            let mut axes = own.clone();
+            if let Some(last) = axes.last_mut() {
+                *last = None;
+            }
+            axes
+        }
         _ if from.rank() == own.len() => own.clone(),
         _ => smallvec![None; from.rank()],
     }

@@ -311,6 +311,46 @@ impl UOp {
         UOp::new(Op::ScatterAdd(Shape::new(shape)), src)
     }
 
+    /// The running combination along the last axis: element k combines the elements up to k, one
+    /// after the other.
+    ///
+    /// ```
+    /// use uopc::interp::{graph, Array};
+    /// use uopc::ir::{DType, UOp, op::ReduceOp};
+    ///
+    /// let sums = UOp::slot(0, DType::I32, 4).scan(ReduceOp::Add)?;
+    /// let data = Array::from_ints(DType::I32, &[4], &[1, 2, 3, 4])?;
+    /// let values = graph::eval(&[sums], &|_| Some(data.clone()))?;
+    /// assert_eq!(values[0].to_f64(), [1.0, 3.0, 6.0, 10.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no axis.
+    pub fn scan(&self, op: ReduceOp) -> Result<UOp> {
+        UOp::new(Op::Scan(op), std::slice::from_ref(self))
+    }
+
+    /// The positions, as i64, that sort the last axis in ascending order. Equal elements keep their
+    /// order, -0 equals +0, and NaNs come last.
+    ///
+    /// ```
+    /// use uopc::interp::{graph, Array};
+    /// use uopc::ir::{DType, UOp};
+    ///
+    /// let order = UOp::slot(0, DType::I32, 4).argsort()?;
+    /// let data = Array::from_ints(DType::I32, &[4], &[3, 1, 3, 2])?;
+    /// let values = graph::eval(&[order], &|_| Some(data.clone()))?;
+    /// assert_eq!(values[0].to_f64(), [1.0, 3.0, 0.0, 2.0]);
+    /// # Ok::<(), uopc::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// When there is no axis.
+    pub fn argsort(&self) -> Result<UOp> {
+        UOp::new(Op::ArgSort, std::slice::from_ref(self))
+    }
+
     /// Combines the last `n` axes; the node itself for n = 0. The fold of a float sum is
     /// decided here, see [`fold_of`].
     ///

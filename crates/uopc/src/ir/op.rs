@@ -129,9 +129,11 @@ pub enum Op {
         /// The order in which a float sum is taken.
         fold: Fold,
     },
-    /// Running combination along the last axis.
+    /// Running combination along the last axis: element k combines those up to k, one after the
+    /// other. f16 and bf16 are added and multiplied in f32, and each element is rounded once.
     Scan(ReduceOp),
-    /// Indices that sort the last axis, ties in order.
+    /// The positions, as i64, that sort the last axis in ascending order: equal elements keep their
+    /// order, -0 equals +0, and NaNs, which are equal, come last.
     ArgSort,
     /// A body with gradient rules of its own.
     Custom(Arc<Custom>),

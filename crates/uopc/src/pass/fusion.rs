@@ -249,6 +249,11 @@ fn through(u: &UOp, i: usize, k: usize, reader: &Reader) -> Reader {
             nested: true,
             ..mapped
         },
+        // Each element of the source is computed once, in the kernel's own loops.
+        Op::Scan(_) | Op::ArgSort => Reader {
+            nested: true,
+            ..mapped
+        },
         op if op.is_movement() || matches!(op, Op::Index) => mapped,
         _ => *reader,
     }
@@ -264,6 +269,12 @@ fn reason_for(u: &UOp, readers: &[Reader], cost: f64, tail: bool) -> Option<Reas
     }
     if matches!(u.op(), Op::ScatterAdd(_)) {
         return Some("rows that are added in memory");
+    }
+    if matches!(u.op(), Op::Scan(_)) {
+        return Some("running combination");
+    }
+    if matches!(u.op(), Op::ArgSort) {
+        return Some("sorted positions");
     }
     let times: f64 = readers.iter().map(|r| r.times).sum();
     let repeated = times > n || readers.len() > 1;
@@ -324,7 +335,7 @@ fn costs(graph: &Graph, reasons: &[Option<Reason>]) -> Vec<f64> {
             open.map(|&s| cost[s as usize]).sum::<f64>()
         };
         cost[i] = match graph.nodes[i].op() {
-            Op::Reduce { .. } => 0.0,
+            Op::Reduce { .. } | Op::Scan(_) | Op::ArgSort => 0.0,
             Op::Exp | Op::Exp2 | Op::Log2 | Op::Sin(_) => below(&cost) + 8.0,
             Op::Div | Op::Recip | Op::Sqrt | Op::FloorDiv | Op::FloorMod => below(&cost) + 4.0,
             op if op.is_elementwise() => below(&cost) + 1.0,

@@ -265,13 +265,15 @@ fn number_params(
     Ok((body, ins))
 }
 
-/// `s` for kernels that scatter, `r` for those that reduce, else `e`, and the shape they compute.
+/// `s` for kernels that scatter, `scan` and `argsort` for those that do so, `r` for those that reduce, else `e`, and the shape they compute.
 fn kernel_name(graph: &Graph, members: &[usize], i: usize) -> String {
     let reduces = members
         .iter()
         .any(|&k| matches!(graph.nodes[k].op(), Op::Reduce { .. }));
     let mut name = String::from(match graph.nodes[i].op() {
         Op::ScatterAdd(_) => "s",
+        Op::Scan(_) => "scan",
+        Op::ArgSort => "argsort",
         _ if reduces => "r",
         _ => "e",
     });

@@ -10,7 +10,9 @@
 
 mod index;
 mod reduce;
+mod scan;
 mod scatter;
+mod sort;
 mod value;
 mod within;
 
@@ -37,10 +39,13 @@ pub fn rangeify(kernel: &Kernel) -> Result<LoopGraph> {
         for (k, part) in parts.iter().enumerate() {
             store(&mut lowering, &out, part, k * each)?;
         }
-    } else if matches!(root.op(), Op::ScatterAdd(_)) {
-        scatter::scatter(&mut lowering, &out, root)?;
     } else {
-        store(&mut lowering, &out, root, 0)?;
+        match root.op() {
+            Op::ScatterAdd(_) => scatter::scatter(&mut lowering, &out, root)?,
+            Op::Scan(op) => scan::scan(&mut lowering, &out, root, *op)?,
+            Op::ArgSort => sort::argsort(&mut lowering, &out, root)?,
+            _ => store(&mut lowering, &out, root, 0)?,
+        }
     }
     let statements = [lowering.within.statements, lowering.statements].concat();
     verify::loop_graph(kernel.name.clone(), UOp::sink(&statements))

@@ -39,7 +39,9 @@ mod operators;
 mod random;
 mod realize;
 mod reduce;
+mod scan;
 mod slices;
+mod sort;
 mod update;
 
 use std::sync::Arc;
@@ -63,6 +65,7 @@ pub use operand::Operand;
 pub use random::Generator;
 pub use realize::{EnteredEngine, enter_engine, entered_engine, with_engine};
 pub use slices::{Slice, Slices};
+pub use sort::{Interpolation, Side};
 
 use history::Tape;
 

@@ -152,7 +152,7 @@ fn count(x: &UOp, axes: &[usize]) -> f64 {
 }
 
 /// Bools and narrow integers as 32-bit integers, in which sums have room.
-fn roomy(x: &UOp) -> Result<UOp> {
+pub(super) fn roomy(x: &UOp) -> Result<UOp> {
     match x.dtype() {
         DType::Bool | DType::I8 | DType::I16 => x.cast(DType::I32),
         DType::U8 | DType::U16 => x.cast(DType::U32),
@@ -161,7 +161,7 @@ fn roomy(x: &UOp) -> Result<UOp> {
 }
 
 /// Computes in f32 what several roundings in f16 or bf16 would spoil. Integers become f32, too.
-fn in_floats(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
+pub(super) fn in_floats(x: &UOp, f: impl FnOnce(&UOp) -> Result<UOp>) -> Result<UOp> {
     let dtype = real(x.dtype());
     f(&x.cast(dtype.accumulator())?)?.cast(dtype)
 }

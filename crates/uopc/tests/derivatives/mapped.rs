@@ -9,11 +9,8 @@ use super::Domain::*;
 use super::{Case, M, T, V, also, constants, op};
 use crate::oracle::number;
 
-/// Ops that can't be batched yet, each with the reason.
-pub const NOT_MAPPED: &[(&str, &str)] = &[
-    ("scan", "a reserved op: nothing computes it yet"),
-    ("argsort", "a reserved op: nothing computes it yet"),
-];
+/// Ops that can't be batched, each with the reason.
+pub const NOT_MAPPED: &[(&str, &str)] = &[];
 
 pub const MAPPED: &[Case] = &[
     op("iota", &[V], Real, |x| {
@@ -145,6 +142,13 @@ pub const MAPPED: &[Case] = &[
     also("reduce", "any of bools", &[M], Apart, |x| {
         let positive = number(&x[0], 0.0).cmplt(&x[0]).unwrap();
         positive.reduce(ReduceOp::Add, 1).unwrap()
+    }),
+    op("argsort", &[M], Apart, |x| x[0].argsort().unwrap()),
+    also("argsort", "order of integers", &[V], Apart, |x| {
+        ints(&x[0]).argsort().unwrap()
+    }),
+    also("scan", "running sum of integers", &[M], Apart, |x| {
+        ints(&x[0]).scan(ReduceOp::Add).unwrap()
     }),
     also("stack", "stack of bools", &[V], Apart, |x| {
         let positive = number(&x[0], 0.0).cmplt(&x[0]).unwrap();

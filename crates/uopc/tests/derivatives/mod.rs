@@ -117,10 +117,6 @@ pub const NON_DIFFERENTIABLE: &[(&str, &str)] = &[
     ("xor", "integers and bools"),
     ("shl", "integers"),
     ("shr", "integers"),
-    (
-        "scan",
-        "refused with an error until the op itself is implemented",
-    ),
     ("argsort", "gives positions, which are integers"),
 ];
 
@@ -292,6 +288,31 @@ pub const CASES: &[Case] = &[
     }),
     also("reduce", "product of nine", &[&[9]], Real, |x| {
         x[0].reduce(ReduceOp::Mul, 1).unwrap()
+    }),
+    op("scan", &[T], Real, |x| {
+        square(&x[0].scan(ReduceOp::Add).unwrap())
+    }),
+    also("scan", "running product", &[M], Real, |x| {
+        square(&x[0].scan(ReduceOp::Mul).unwrap())
+    }),
+    also("scan", "running product of one", &[&[3, 1]], Real, |x| {
+        square(&x[0].scan(ReduceOp::Mul).unwrap())
+    }),
+    also("scan", "running product with zeros", &[V], Zeros, |x| {
+        x[0].scan(ReduceOp::Mul).unwrap()
+    }),
+    also(
+        "scan",
+        "running product of nine",
+        &[&[9], &[9]],
+        Real,
+        |x| &x[0].scan(ReduceOp::Mul).unwrap() * &x[1],
+    ),
+    also("scan", "running maximum", &[T], Apart, |x| {
+        square(&x[0].scan(ReduceOp::Max).unwrap())
+    }),
+    also("scan", "running maximum of squares", &[V, V], Apart, |x| {
+        &square(&x[0]).scan(ReduceOp::Max).unwrap() * &x[1]
     }),
     op("stage", &[V], Real, |x| {
         square(&x[0].stage(StageKind::Materialise).unwrap())

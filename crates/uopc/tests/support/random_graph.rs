@@ -300,10 +300,7 @@ impl Generator {
             2 => x.log2(),
             3 => x.exp(),
             4 => x.sqrt(),
-            5 => {
-                let k = self.rng.random_range(0..4);
-                x.sin_turned(k)
-            }
+            5 => x.sin_turned(self.rng.random_range(0..4)),
             _ => x.trunc(),
         }
     }
@@ -553,8 +550,11 @@ impl Generator {
         if rank == 0 {
             return Ok(None);
         }
-        let n = self.rng.random_range(1..=rank);
-        let op = self.pick(ReduceOp::ALL);
+        let (n, op) = (self.rng.random_range(1..=rank), self.pick(ReduceOp::ALL));
+        if self.chance(15) {
+            let sorted = self.chance(30).then(|| x.argsort());
+            return sorted.unwrap_or_else(|| x.scan(op)).map(Some);
+        }
         let reduced = x.reduce(op, n)?;
         // What a normalisation does: the result beside its source.
         if self.chance(30) {

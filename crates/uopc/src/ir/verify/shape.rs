@@ -6,12 +6,9 @@
 //! 3. A slot is one buffer or parameter: two leaves of one slot agree on dtype and length.
 //! 4. Only a float ADD is folded as a chain.
 //! 5. A value has fewer than 2^63 elements, so that index arithmetic in i64 is exact.
-//!
-//! SCAN, ARGSORT and CUSTOM are reserved: they have a text form but no meaning
-//! yet, and are refused with [`Error::Unsupported`].
 
-use super::{broken, numbers_are_unique, quote};
-use crate::error::{Error, Result};
+use super::{broken, numbers_are_unique};
+use crate::error::Result;
 use crate::ir::op::{BufferId, Fold, Op, ParamMode, ReduceOp};
 use crate::ir::uop::UOp;
 use crate::ir::visit::toposort;
@@ -80,6 +77,7 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
         | Op::Shr => Ok(()),
         Op::Reshape(_) | Op::Expand(_) | Op::Permute(_) | Op::Shrink(_) => Ok(()),
         Op::Stack | Op::Index | Op::ScatterAdd(_) | Op::Custom(_) | Op::Stage(_) => Ok(()),
+        Op::Scan(_) | Op::ArgSort => Ok(()),
         Op::Reduce { op, fold, .. } => {
             let chain_fits = *op == ReduceOp::Add && u.dtype().is_float();
             if *fold == Fold::Chain && !chain_fits {
@@ -88,8 +86,6 @@ fn check_node(roots: &[UOp], u: &UOp) -> Result<()> {
             }
             Ok(())
         }
-        Op::Scan(_) => reserved(roots, u, "reduce a masked (n, n) expansion of the axis"),
-        Op::ArgSort => reserved(roots, u, "sort on the host, or count with comparisons"),
         Op::Range { .. }
         | Op::End
         | Op::Store { .. }
@@ -112,15 +108,4 @@ fn foreign(roots: &[UOp], u: &UOp, group: &str) -> Result<()> {
     let op = u.op().mnemonic();
     let rule = format!("{op} belongs to {group}, not to tensor expressions");
     Err(broken(FORM, roots, u, rule))
-}
-
-fn reserved(roots: &[UOp], u: &UOp, instead: &str) -> Result<()> {
-    Err(Error::Unsupported {
-        what: u.op().mnemonic(),
-        message: format!(
-            "this op is reserved and can't be computed yet; {instead}: {}",
-            quote(roots, u)
-        ),
-        site: u.site(),
-    })
 }

@@ -9,8 +9,8 @@
 use std::collections::BTreeSet;
 
 use super::{MAX_ARITHMETIC, Reason};
-use crate::ir::axes::shared;
 use crate::ir::op::{Fold, Op};
+use crate::ir::pieces::pieces;
 use crate::ir::visit::Graph;
 use crate::ir::{DType, UOp, fold};
 
@@ -24,8 +24,9 @@ const PIECE: usize = 512 << 10;
 const POINTS: usize = 16;
 /// Elements that a sum of the result may have. Longer ones read a product that fills caches anyway.
 const FEW: usize = 16;
-/// Elements after which a chain starts a new partial sum.
-const BLOCK: usize = 4096;
+/// Multiply-adds for an element of a product from which on they cost so much more than storing and
+/// loading it that a kernel for the product alone, which has all its ways of going about it, wins.
+const LONG: usize = 256;
 /// Nodes between a value and the kernels that read it that are looked at.
 const REACH: usize = 256;
 
@@ -62,8 +63,8 @@ pub fn keep_within(graph: &Graph, reasons: &mut [Option<Reason>]) -> Vec<bool> {
     within
 }
 
-/// Whether a node is a contraction that pieces are made of: of one block, and with no factors in
-/// bf16, which machines may multiply in a way of their own.
+/// Whether a node is a contraction that pieces are made of: short, hence of one block of partial
+/// sums, and with no factors in bf16, which machines may multiply in a way of their own.
 fn is_product(u: &UOp) -> bool {
     let Op::Reduce {
         fold: Fold::Chain,
@@ -87,7 +88,7 @@ fn is_product(u: &UOp) -> bool {
     };
     let product = fold::chain_product(&u.src()[0]);
     let wide = product.is_some_and(|(product, _)| product.src().iter().all(wide));
-    wide && depth <= BLOCK && u.dtype() != DType::BF16
+    wide && depth <= LONG && u.dtype() != DType::BF16
 }
 
 /// The node whose kernel reads node i, if there is one only.
@@ -151,7 +152,7 @@ fn pays(
         return false;
     }
     let kept: Vec<&UOp> = below.iter().map(|&k| &graph.nodes[k]).collect();
-    let axes = shared(&nodes, |u| kept.contains(&u));
+    let axes = pieces(&nodes, |u| kept.contains(&u));
     let points: usize = root.shape()[..axes].iter().product();
     let bytes = |u: &&UOp| u.shape().numel() / points * u.dtype().size();
     points >= POINTS && kept.iter().map(bytes).sum::<usize>() <= PIECE
@@ -162,7 +163,7 @@ fn pays(
 fn fits(graph: &Graph, k: usize, below: &BTreeSet<usize>) -> bool {
     let u = &graph.nodes[k];
     match u.op() {
-        Op::Index => false,
+        Op::Index | Op::Scan(_) | Op::ArgSort => false,
         Op::Reduce {
             fold: Fold::Chain, ..
         } => below.contains(&k),

@@ -6,10 +6,10 @@
 //! f16 and bf16 are summed in f32 scratch memory and rounded once.
 
 use super::index::flatten;
-use super::value::{Lowering, place};
+use super::value::{Lowering, only_loops, place};
 use crate::error::Result;
 use crate::ir::op::{Combine, Exec, Space};
-use crate::ir::{Op, Scalar, UOp};
+use crate::ir::{Scalar, UOp};
 
 /// Writes the statements that fill `out` with the node's value.
 ///
@@ -74,10 +74,4 @@ fn add_rows(
     let store = sums.store(&to, &[value], Combine::Add, Some(&inside))?;
     lowering.statements.push(store.end(&ranges)?);
     Ok(())
-}
-
-/// The loops among indices; an axis of extent 1 is a constant.
-fn only_loops(at: &[UOp]) -> Vec<UOp> {
-    let loops = at.iter().filter(|r| matches!(r.op(), Op::Range { .. }));
-    loops.cloned().collect()
 }

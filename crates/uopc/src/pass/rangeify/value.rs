@@ -337,3 +337,9 @@ pub fn place(indices: &[UOp], shape: &[usize], dtype: DType) -> Result<(Vec<UOp>
     }
     Ok((at, allowed.expect("a place has at least one index")))
 }
+
+/// The loops among indices; an axis of extent 1 is a constant.
+pub fn only_loops(at: &[UOp]) -> Vec<UOp> {
+    let loops = at.iter().filter(|r| matches!(r.op(), Op::Range { .. }));
+    loops.cloned().collect()
+}

@@ -6,8 +6,9 @@ use rustc_hash::FxHashMap;
 use super::index::flatten;
 use super::value::{Lowering, Request};
 use crate::error::Result;
-use crate::ir::axes::{Axes, axes, shared};
+use crate::ir::axes::{Axes, axes};
 use crate::ir::op::{Combine, Exec, Space, StageKind};
+use crate::ir::pieces::pieces;
 use crate::ir::visit::toposort;
 use crate::ir::{Op, UOp};
 
@@ -16,7 +17,7 @@ use crate::ir::{Op, UOp};
 pub struct Within {
     /// For each of them its axes in terms of those of the result.
     axes: FxHashMap<UOp, Axes>,
-    /// How many of the result's leading axes all of them have.
+    /// How many of the result's leading axes tell their pieces apart.
     pub shared: usize,
     /// The index along these.
     pub at: Vec<UOp>,
@@ -47,7 +48,7 @@ impl Within {
         // The parts of a STACK are statements of their own, which share no loops.
         let shared = match root.op() {
             Op::Stack => 0,
-            _ => shared(&nodes, is_kept),
+            _ => pieces(&nodes, is_kept),
         };
         let mut axes = axes(&nodes);
         axes.retain(|u, _| is_kept(u));

@@ -216,12 +216,13 @@ fn partial(
     }
     let lane = set_exec(nest, &lane, Exec::Unroll)?;
     copies.push(lane.clone());
+    let single = matches!(nest.statements[k].memory.op(), Op::Local { n: 1, .. });
     let joins = privatise(nest, k, &copies)?;
     // The tree below the width of a vector works on a copy, so that partial results stay whole
-    // vectors.
+    // vectors. A memory of several sums is an array anyway.
     let memory = nest.statements[k].memory.clone();
     let whole = vectors.trailing_zeros() as usize;
-    if lanes > 2 {
+    if lanes > 2 && single {
         restart(nest, &memory, joins[whole], lanes)?;
     }
     let mut at = joins.last().map_or(k, |last| last + 1);
