@@ -13,7 +13,7 @@ import uopc
 from uopc import Tensor, kernelize, nn
 
 PAGES = sorted((ROOT / "docs" / "python").glob("*.md"))
-PAGES += [ROOT / "docs" / "autodiff.md", ROOT / "docs" / "diagnosis.md"]
+PAGES += [ROOT / "docs" / "autodiff.md", ROOT / "docs" / "data.md", ROOT / "docs" / "diagnosis.md"]
 EXAMPLES = sorted((ROOT / "crates" / "uopc-py" / "examples").glob("*.py"))
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"`([^`\n]+)`")

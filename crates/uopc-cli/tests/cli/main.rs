@@ -2,9 +2,11 @@
 
 mod bench;
 mod commands;
+mod convert;
 mod failures;
 mod folders;
 mod gradcheck;
+mod mnist;
 mod place;
 mod program;
 mod train;
