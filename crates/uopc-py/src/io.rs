@@ -123,11 +123,7 @@ impl PyTensorFile {
     /// The dtype and the shape of a tensor, which is not read.
     ///
     /// Raises KeyError if there is none of that name, OSError if its dtype is none that uopc has.
-    fn info<'py>(
-        &self,
-        py: Python<'py>,
-        name: &str,
-    ) -> PyResult<(PyDType, Bound<'py, PyTuple>)> {
+    fn info<'py>(&self, py: Python<'py>, name: &str) -> PyResult<(PyDType, Bound<'py, PyTuple>)> {
         self.expect(name)?;
         let (dtype, shape) = compute(py, || self.0.info(name))?;
         Ok((PyDType(dtype), PyTuple::new(py, &shape[..])?))

@@ -83,7 +83,11 @@ impl PyDataLoader {
         }
         let single = arrays.len() == 1;
         let loader = compute(py, || DataLoader::new(&arrays, size))?.drop_last(drop_last);
-        let loader = if shuffle { loader.shuffle(seed) } else { loader };
+        let loader = if shuffle {
+            loader.shuffle(seed)
+        } else {
+            loader
+        };
         Ok(PyDataLoader {
             loader,
             prefetch: ahead,
@@ -176,7 +180,9 @@ fn realize(value: &Bound<'_, PyAny>) -> PyResult<()> {
     };
     add(value);
     if value.is_instance_of::<PyTuple>() || value.is_instance_of::<PyList>() {
-        value.try_iter()?.try_for_each(|item| item.map(|i| add(&i)))?;
+        value
+            .try_iter()?
+            .try_for_each(|item| item.map(|i| add(&i)))?;
     }
     compute(value.py(), || Tensor::realize_all(&tensors))
 }

@@ -59,7 +59,10 @@ fn sizes_at_the_edges() {
     assert!(all.drop_last(true).is_empty());
     let wide = Tensor::zeros([3, 0]).unwrap();
     let loader = DataLoader::new(&[wide], 2).unwrap();
-    let shapes: Vec<Vec<usize>> = loader.iter().map(|b| b.unwrap()[0].shape().to_vec()).collect();
+    let shapes: Vec<Vec<usize>> = loader
+        .iter()
+        .map(|b| b.unwrap()[0].shape().to_vec())
+        .collect();
     assert_eq!(shapes, [[2, 0], [1, 0]]);
     let text = |arrays: &[Tensor], size| {
         let error = DataLoader::new(arrays, size).err().unwrap().to_string();
@@ -129,7 +132,11 @@ fn an_epoch_goes_on_where_it_was_left() {
             let begun = rows(second.by_ref().take(first));
             assert_eq!(second.position(), first as u64);
             let state = parts.state();
-            let wanted = if first == 7 { at(2, 0) } else { at(1, first as u64) };
+            let wanted = if first == 7 {
+                at(2, 0)
+            } else {
+                at(1, first as u64)
+            };
             assert_eq!(state, wanted);
             // In another process.
             let other = loader();
@@ -156,7 +163,10 @@ fn an_epoch_goes_on_where_it_was_left() {
         old.next();
         assert_eq!(late.state().position, 1);
         let error = late.set_state(at(0, 8)).unwrap_err().to_string();
-        assert!(error.starts_with("DataLoader: batch 8 of an epoch of 7 batches"), "{error}");
+        assert!(
+            error.starts_with("DataLoader: batch 8 of an epoch of 7 batches"),
+            "{error}"
+        );
     }
 }
 
@@ -209,8 +219,14 @@ fn errors_of_a_transform_reach_the_caller() {
         assert!(batches.next().unwrap().is_ok());
         assert!(batches.next().unwrap().is_ok());
         let error = batches.next().unwrap().unwrap_err();
-        assert!(matches!(error, Error::Shape { op: "reshape", .. }), "{error}");
-        assert_eq!(batches.next().unwrap().unwrap()[0].to_vec::<i32>().unwrap(), [6, 7]);
+        assert!(
+            matches!(error, Error::Shape { op: "reshape", .. }),
+            "{error}"
+        );
+        assert_eq!(
+            batches.next().unwrap().unwrap()[0].to_vec::<i32>().unwrap(),
+            [6, 7]
+        );
     }
 }
 
@@ -297,16 +313,24 @@ fn mnist_folders() {
         Tensor::from_slice(&pixels, [n, 2, 2]).unwrap()
     };
     let text = || mnist::load(folder.path()).err().unwrap().to_string();
-    let missing = "there is no train-images-idx3-ubyte in this folder, nor train-images-idx3-ubyte.gz";
+    let missing =
+        "there is no train-images-idx3-ubyte in this folder, nor train-images-idx3-ubyte.gz";
     assert!(text().ends_with(missing), "{}", text());
     io::idx::save(at("train-images-idx3-ubyte.gz"), &images(3)).unwrap();
     io::idx::save(at("train-labels-idx1-ubyte"), &Tensor::from([3u8, 0, 9])).unwrap();
     io::idx::save(at("t10k-images-idx3-ubyte"), &images(1)).unwrap();
     io::idx::save(at("t10k-labels-idx1-ubyte.gz"), &Tensor::from([10u8])).unwrap();
-    assert!(text().ends_with("the label 10 of image 0 is none of 0 to 9"), "{}", text());
+    assert!(
+        text().ends_with("the label 10 of image 0 is none of 0 to 9"),
+        "{}",
+        text()
+    );
     io::idx::save(at("t10k-labels-idx1-ubyte.gz"), &Tensor::from([1u8])).unwrap();
     let data = mnist::load(folder.path()).unwrap();
-    assert_eq!((data.train.len(), data.test.len(), data.train.width), (3, 1, 4));
+    assert_eq!(
+        (data.train.len(), data.test.len(), data.train.width),
+        (3, 1, 4)
+    );
     assert_eq!(data.test.pixels, [0.0, 0.2, 0.4, 0.6]);
     assert_eq!(data.train.labels, [3, 0, 9]);
     let wide = Tensor::zeros([1, 3, 2]).unwrap().cast(DType::U8).unwrap();

@@ -30,7 +30,11 @@ fn dtype(name: &str) -> DType {
 #[track_caller]
 fn same(found: &Tensor, wanted: &Value, name: &str) {
     let shape: Vec<usize> = serde_json::from_value(wanted["shape"].clone()).unwrap();
-    assert_eq!(found.dtype(), dtype(wanted["dtype"].as_str().unwrap()), "{name}");
+    assert_eq!(
+        found.dtype(),
+        dtype(wanted["dtype"].as_str().unwrap()),
+        "{name}"
+    );
     assert_eq!(found.shape()[..], shape[..], "{name}");
     let data = unhex(wanted["data"].as_str().unwrap());
     assert_eq!(found.to_bytes().unwrap(), data, "{name}");
@@ -106,7 +110,9 @@ fn npy_files_are_those_of_numpy() {
     for name in unpack(folder.path(), &all) {
         // What NumPy wrote in its own default form.
         let plain = name.ends_with(".npy")
-            && !["_big", "fortran", "version"].iter().any(|part| name.contains(part));
+            && !["_big", "fortran", "version"]
+                .iter()
+                .any(|part| name.contains(part));
         if plain {
             let path = folder.path().join(&name);
             let tensor = npy::load(&path).unwrap();
@@ -185,7 +191,14 @@ fn what_is_saved_comes_back() {
         io::save(&path, &one).unwrap();
         equal(&io::load(&path).unwrap(), &one);
     }
-    for d in [DType::U8, DType::I8, DType::I16, DType::I32, DType::F32, DType::F64] {
+    for d in [
+        DType::U8,
+        DType::I8,
+        DType::I16,
+        DType::I32,
+        DType::F32,
+        DType::F64,
+    ] {
         for file in ["t-idx", "t-idx.gz"] {
             let path = folder.path().join(file);
             let t = all[0].1.cast(d).unwrap();
@@ -212,7 +225,12 @@ fn shards_are_filled_in_order() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model");
     let tensor = |name: &str, n: usize| (name.to_string(), Tensor::ones([n]).unwrap());
-    let all = [tensor("a", 2), tensor("b", 1), tensor("c", 9), tensor("d", 1)];
+    let all = [
+        tensor("a", 2),
+        tensor("b", 1),
+        tensor("c", 9),
+        tensor("d", 1),
+    ];
     let notes = [("made by".to_string(), "hand".to_string())];
     sharded::save(&path, &all, 12, &notes).unwrap();
     let mut files: Vec<String> = fs::read_dir(&path)
@@ -229,7 +247,8 @@ fn shards_are_filled_in_order() {
             "model.safetensors.index.json"
         ]
     );
-    let index: Value = serde_json::from_slice(&fs::read(path.join(sharded::INDEX)).unwrap()).unwrap();
+    let index: Value =
+        serde_json::from_slice(&fs::read(path.join(sharded::INDEX)).unwrap()).unwrap();
     assert_eq!(index["weight_map"]["b"], files[0]);
     assert_eq!(index["weight_map"]["c"], files[1]);
     assert_eq!(index["metadata"]["total_size"], 52);
@@ -239,7 +258,10 @@ fn shards_are_filled_in_order() {
     fs::remove_file(path.join(&files[1])).unwrap();
     assert_eq!(opened.tensor("d").unwrap().to_vec::<f32>().unwrap(), [1.0]);
     let error = opened.tensor("c").unwrap_err().to_string();
-    assert!(error.contains("model-00002-of-00003.safetensors: can't be read"), "{error}");
+    assert!(
+        error.contains("model-00002-of-00003.safetensors: can't be read"),
+        "{error}"
+    );
     // Nothing else lies beside the folder.
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     let error = sharded::save(&path, &all, 12, &[]).unwrap_err().to_string();
@@ -280,7 +302,14 @@ fn a_file_that_can_t_be_written_leaves_the_old_one() {
         let path = folder.path().join(file);
         io::save(&path, &good).unwrap();
         assert!(io::save(&path, &bad).is_err());
-        equal(&io::load(&path).unwrap().into_iter().map(|(_, t)| ("a".to_string(), t)).collect::<Vec<_>>(), &good);
+        equal(
+            &io::load(&path)
+                .unwrap()
+                .into_iter()
+                .map(|(_, t)| ("a".to_string(), t))
+                .collect::<Vec<_>>(),
+            &good,
+        );
         let nowhere = folder.path().join("none").join(file);
         let error = io::save(&nowhere, &good).unwrap_err().to_string();
         assert!(error.contains("can't be created"), "{error}");
@@ -314,7 +343,10 @@ fn tables() {
     };
     let table = load("\u{feff}a;b\r\n9007199254740993;\r\n;-3", &named);
     assert_eq!(table.columns, ["a", "b"]);
-    assert_eq!(table.values.to_vec::<i64>().unwrap(), [9007199254740993, -1, -1, -3]);
+    assert_eq!(
+        table.values.to_vec::<i64>().unwrap(),
+        [9007199254740993, -1, -1, -3]
+    );
     assert_eq!(load("", &plain).values.shape()[..], [0, 0]);
     assert_eq!(load("a;b\n", &named).values.shape()[..], [0, 2]);
     let tabs = Options {

@@ -1,76 +1,19 @@
 //! Files that are damaged, or made to do harm: each is refused, with an error that says where it is
 //! wrong, and none makes the process take memory for what is not there.
 
-#![allow(unsafe_code)]
-
+mod files;
 mod tensors;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs;
 use std::io::Write;
-use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
+use files::*;
 use flate2::Compression;
-use flate2::write::{DeflateEncoder, GzEncoder};
+use flate2::write::GzEncoder;
 use tensors::*;
 use uopc::io::csv::{self, Options};
-use uopc::io::{idx, npy, npz, safetensors, sharded, text};
-use uopc::{DType, Result, Tensor, io};
-
-/// The system's allocator, which notes the largest block that anyone has asked for.
-struct Noting;
-
-static LARGEST: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: the system's allocator does all of it.
-unsafe impl GlobalAlloc for Noting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LARGEST.fetch_max(layout.size(), SeqCst);
-        // SAFETY: the caller's promise is handed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Noting = Noting;
-
-/// No file here is larger than a few hundred bytes; what they claim is gigabytes and more.
-#[track_caller]
-fn nothing_was_taken() {
-    let largest = LARGEST.load(SeqCst);
-    assert!(largest < 16 << 20, "somebody took {largest} bytes");
-}
-
-/// The text of a file's error, without the path before it.
-#[track_caller]
-fn refused<T>(result: Result<T>, path: &Path) -> String {
-    let error = result.map(drop).expect_err("it is refused").to_string();
-    let message = error.strip_prefix(&format!("{}: ", path.display()));
-    message.unwrap_or_else(|| panic!("{error}")).to_string()
-}
-
-/// An npy file with that header and so many zeros.
-fn array(version: u8, header: &str, data: usize) -> Vec<u8> {
-    let mut file = b"\x93NUMPY".to_vec();
-    file.extend([version, 0]);
-    match version {
-        1 => file.extend((header.len() as u16).to_le_bytes()),
-        _ => file.extend((header.len() as u32).to_le_bytes()),
-    }
-    file.extend(header.as_bytes());
-    file.resize(file.len() + data, 0);
-    file
-}
-
-fn described(descr: &str, shape: &str) -> String {
-    format!("{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}")
-}
+use uopc::io::{idx, npy, safetensors, sharded, text};
+use uopc::{DType, Tensor, io};
 
 #[test]
 fn npy() {
@@ -196,236 +139,17 @@ fn npy() {
     }
     assert!(differ.is_empty(), "{}", differ.join("\n"));
     // With nothing in it, an array of any extents is small.
-    fs::write(&path, array(1, &described("'<f4'", "(0, 1000000000000000000)"), 0)).unwrap();
+    fs::write(
+        &path,
+        array(1, &described("'<f4'", "(0, 1000000000000000000)"), 0),
+    )
+    .unwrap();
     assert_eq!(npy::load(&path).unwrap().numel(), 0);
     let many = Tensor::zeros(vec![1; 65]).unwrap();
     let text = refused(npy::save(&path, &many), &path);
     assert_eq!(text, "an array of NumPy has at most 64 axes, not 65");
     let text = refused(npy::load(folder.path()), folder.path());
     assert_eq!(text, "is a folder, not a file");
-    nothing_was_taken();
-}
-
-/// A member of a container: its name, what is stored, and what is claimed.
-struct Entry<'a> {
-    name: &'a str,
-    method: u16,
-    flags: u16,
-    packed: Vec<u8>,
-    size: u32,
-    crc: u32,
-    /// Where its header is claimed to be, if not where it is.
-    at: Option<u32>,
-}
-
-fn stored<'a>(name: &'a str, content: &[u8]) -> Entry<'a> {
-    let mut sum = flate2::Crc::new();
-    sum.update(content);
-    Entry {
-        name,
-        method: 0,
-        flags: 0,
-        packed: content.to_vec(),
-        size: content.len() as u32,
-        crc: sum.sum(),
-        at: None,
-    }
-}
-
-fn deflated<'a>(name: &'a str, content: &[u8]) -> Entry<'a> {
-    let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(content).unwrap();
-    Entry {
-        method: 8,
-        packed: encoder.finish().unwrap(),
-        ..stored(name, content)
-    }
-}
-
-fn container(entries: &[Entry]) -> Vec<u8> {
-    let (mut file, mut list) = (Vec::new(), Vec::new());
-    for e in entries {
-        let at = e.at.unwrap_or(file.len() as u32);
-        let mut common: Vec<u8> = [20, e.flags, e.method, 0, 33]
-            .iter()
-            .flat_map(|w: &u16| w.to_le_bytes())
-            .collect();
-        for word in [e.crc, e.packed.len() as u32, e.size] {
-            common.extend(word.to_le_bytes());
-        }
-        common.extend((e.name.len() as u16).to_le_bytes());
-        common.extend([0; 2]);
-        if e.at.is_none() {
-            file.extend(b"PK\x03\x04");
-            file.extend(&common);
-            file.extend(e.name.as_bytes());
-            file.extend(&e.packed);
-        }
-        list.extend(b"PK\x01\x02\x14\0");
-        list.extend(&common);
-        list.extend([0; 10]);
-        list.extend(at.to_le_bytes());
-        list.extend(e.name.as_bytes());
-    }
-    let n = entries.len() as u16;
-    let end = file.len() as u32;
-    file.extend(&list);
-    file.extend(b"PK\x05\x06\0\0\0\0");
-    file.extend([n, n].iter().flat_map(|n| n.to_le_bytes()));
-    file.extend((list.len() as u32).to_le_bytes());
-    file.extend(end.to_le_bytes());
-    file.extend([0; 2]);
-    file
-}
-
-#[test]
-fn npz() {
-    let _engine = own_engine();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.npz");
-    let one = array(1, &described("'<f4'", "(2,)"), 8);
-    let good = container(&[stored("a.npy", &one), deflated("b.npy", &one)]);
-    fs::write(&path, &good).unwrap();
-    assert_eq!(npz::load(&path).unwrap().len(), 2);
-    let n = good.len();
-    let cut = good[..n - 1].to_vec();
-    let mut many = good.clone();
-    many[n - 12..n - 10].copy_from_slice(&9u16.to_le_bytes());
-    many[n - 14..n - 12].copy_from_slice(&9u16.to_le_bytes());
-    let mut far = good.clone();
-    far[n - 6..n - 2].copy_from_slice(&0x7fff_ffffu32.to_le_bytes());
-    let of = |entry: Entry| container(&[entry]);
-    let huge = array(1, &described("'<f8'", "(1000000000000000000,)"), 8);
-    let cases: Vec<(Vec<u8>, String)> = vec![
-        (vec![], "does not begin with PK: no zip file".into()),
-        (b"\x93NUMPY".to_vec(), "does not begin with PK: no zip file".into()),
-        (b"PK\x03\x04".to_vec(), "has no list of members at its end: truncated, or no zip file".into()),
-        (cut, "has no list of members at its end: truncated, or no zip file".into()),
-        (many, "claims 9 members, more than its bytes can hold".into()),
-        (far, "claims a list of 102 bytes at offset 2147483647, but it would have to end at".into()),
-        (of(stored("../a.npy", &one)), "the member's name ../a.npy leads out of its folder".into()),
-        (of(stored("/a.npy", &one)), "the member's name /a.npy leads out of its folder".into()),
-        (of(stored("x/../../a.npy", &one)), "the member's name x/../../a.npy leads".into()),
-        (of(stored("..\\a.npy", &one)), "the member's name ..\\\\a.npy leads out".into()),
-        (of(stored("c:a.npy", &one)), "the member's name c:a.npy leads out".into()),
-        (of(stored("", &one)), "a member has no name".into()),
-        (of(stored("readme.txt", b"hello")), "member readme.txt: is no array: its name".into()),
-        (of(stored("a/", b"")), "member a/: is no array: its name does not end in .npy".into()),
-        (
-            container(&[stored("a.npy", &one), stored("a.npy", &one)]),
-            "two members are called a.npy".into(),
-        ),
-        // One content under many names, as small files do that unpack to gigabytes.
-        (
-            container(&[
-                stored("a.npy", &one),
-                Entry {
-                    at: Some(0),
-                    ..stored("a.npy", &one)
-                },
-            ]),
-            "the members a.npy and a.npy overlap".into(),
-        ),
-        (
-            of(Entry {
-                flags: 1,
-                ..stored("a.npy", &one)
-            }),
-            "member a.npy: is encrypted".into(),
-        ),
-        (
-            of(Entry {
-                method: 12,
-                ..stored("a.npy", &one)
-            }),
-            "member a.npy: is packed by method 12; stored (0) and deflated (8) can be read".into(),
-        ),
-        (
-            of(Entry {
-                size: 4_000_000_000,
-                ..deflated("a.npy", &one)
-            }),
-            "member a.npy: claims 4000000000 bytes, which can't come out of".into(),
-        ),
-        (
-            of(Entry {
-                size: 9,
-                ..stored("a.npy", &one)
-            }),
-            "member a.npy: claims 9 bytes, which can't come out of 75".into(),
-        ),
-        (
-            of(Entry {
-                at: Some(1 << 30),
-                ..stored("a.npy", &one)
-            })
-            .into_iter()
-            .collect::<Vec<u8>>(),
-            "does not begin with PK: no zip file".into(),
-        ),
-        (
-            of(Entry {
-                size: 74,
-                ..deflated("a.npy", &one)
-            }),
-            "member a.npy: claims 74 bytes and unpacks to 75".into(),
-        ),
-        (
-            of(Entry {
-                size: 76,
-                ..deflated("a.npy", &one)
-            }),
-            "member a.npy: claims 76 bytes and unpacks to 75".into(),
-        ),
-        (
-            of(Entry {
-                crc: 1,
-                ..stored("a.npy", &one)
-            }),
-            "member a.npy: is damaged: its sum is".into(),
-        ),
-        (
-            of(Entry {
-                packed: vec![0xff; 70],
-                ..deflated("a.npy", &one)
-            }),
-            "member a.npy: can't be unpacked: ".into(),
-        ),
-        (of(stored("a.npy", b"no array")), "member a.npy: does not begin with \\x93NUMPY".into()),
-        (
-            of(deflated("a.npy", &huge)),
-            "member a.npy: the header claims f64 of shape (1000000000000000000,), \
-             8000000000000000000 bytes, but 8 bytes follow"
-                .into(),
-        ),
-    ];
-    for (bytes, text) in cases {
-        fs::write(&path, &bytes).unwrap();
-        let found = refused(npz::load(&path), &path);
-        assert!(found.starts_with(&text), "{found}\n{text}");
-        let lazily = npz::open(&path).and_then(|file| {
-            let names = file.names().into_iter();
-            names.map(|name| file.tensor(&name)).collect::<Result<Vec<_>>>()
-        });
-        assert_eq!(refused(lazily, &path), found);
-    }
-    // Cut anywhere, and changed anywhere: an answer or an error.
-    for k in 0..good.len() {
-        fs::write(&path, &good[..k]).unwrap();
-        assert!(npz::load(&path).is_err());
-        let mut other = good.clone();
-        other[k] ^= 0xff;
-        fs::write(&path, &other).unwrap();
-        let _ = npz::load(&path);
-    }
-    let named = |name: &str| [(name.to_string(), Tensor::from([1.0f32]))];
-    let text = refused(npz::save(&path, &named("../a")), &path);
-    assert_eq!(text, "the member's name ../a.npy leads out of its folder");
-    let text = refused(npz::save(&path, &named("")), &path);
-    assert_eq!(text, "a name of 0 bytes can't be written; use 1 to 65531");
-    npz::save(&path, &named("b")).unwrap();
-    let file = npz::open(&path).unwrap();
-    assert_eq!(refused(file.tensor("a"), &path), "has no array a; it has b");
     nothing_was_taken();
 }
 
@@ -437,11 +161,20 @@ fn safetensors_and_shards() {
     let header = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
     let one = |info: &str| [header(&format!("{{\"w\":{info}}}")), vec![0; 8]].concat();
     for (bytes, text) in [
-        (vec![0; 7], "7 bytes are fewer than the header needs: truncated"),
-        (u64::MAX.to_le_bytes().to_vec(), "its first 8 bytes claim a header above 100 MB"),
+        (
+            vec![0; 7],
+            "7 bytes are fewer than the header needs: truncated",
+        ),
+        (
+            u64::MAX.to_le_bytes().to_vec(),
+            "its first 8 bytes claim a header above 100 MB",
+        ),
         (header("{\"w\":"), "no safetensors file, or a damaged one: "),
         (header("\u{0}"), "no safetensors file, or a damaged one: "),
-        ([&2u64.to_le_bytes()[..], &[0xff; 2]].concat(), "no safetensors file, or a damaged"),
+        (
+            [&2u64.to_le_bytes()[..], &[0xff; 2]].concat(),
+            "no safetensors file, or a damaged",
+        ),
         (
             one(r#"{"dtype":"F32","shape":[2],"data_offsets":[8,0]}"#),
             "damaged: ",
@@ -467,11 +200,15 @@ fn safetensors_and_shards() {
             "no safetensors file, or a damaged one: ",
         ),
         (
-            one(r#"{"dtype":"F64","shape":[1000000000000000000],"data_offsets":[0,8000000000000000000]}"#),
+            one(
+                r#"{"dtype":"F64","shape":[1000000000000000000],"data_offsets":[0,8000000000000000000]}"#,
+            ),
             "damaged: overflow computing buffer size",
         ),
         (
-            one(r#"{"dtype":"F64","shape":[18446744073709551615,18446744073709551615],"data_offsets":[0,8]}"#),
+            one(
+                r#"{"dtype":"F64","shape":[18446744073709551615,18446744073709551615],"data_offsets":[0,8]}"#,
+            ),
             "damaged: ",
         ),
         (
@@ -500,7 +237,10 @@ fn safetensors_and_shards() {
         ("", "is no JSON: "),
         ("[1, 2]", wrong_map),
         ("{\"weight_map\": []}", wrong_map),
-        ("{\"weight_map\": {\"a\": 3}}", "`weight_map`: a has no file's name"),
+        (
+            "{\"weight_map\": {\"a\": 3}}",
+            "`weight_map`: a has no file's name",
+        ),
         (
             "{\"weight_map\": {\"a\": \"../b.safetensors\"}}",
             "`weight_map`: a is in \"../b.safetensors\", which is no file of the same folder",
@@ -531,15 +271,32 @@ fn safetensors_and_shards() {
     safetensors::save(&path, &tensor("b")).unwrap();
     fs::write(&index, "{\"weight_map\": {\"a\": \"a.safetensors\"}}").unwrap();
     let opened = sharded::open(&index).unwrap();
-    assert_eq!(refused(opened.tensor("a"), &path), "has no tensor a; it has b");
-    assert_eq!(refused(opened.tensor("c"), &index), "has no tensor c; it has a");
+    assert_eq!(
+        refused(opened.tensor("a"), &path),
+        "has no tensor a; it has b"
+    );
+    assert_eq!(
+        refused(opened.tensor("c"), &index),
+        "has no tensor c; it has a"
+    );
     let text = refused(safetensors::save(&path, &tensor("__metadata__")), &path);
-    assert!(text.starts_with("no tensor can be called __metadata__"), "{text}");
+    assert!(
+        text.starts_with("no tensor can be called __metadata__"),
+        "{text}"
+    );
     let text = refused(
-        io::save_as(&path, &tensor("a"), io::Format::Npz, &[("k".into(), "v".into())]),
+        io::save_as(
+            &path,
+            &tensor("a"),
+            io::Format::Npz,
+            &[("k".into(), "v".into())],
+        ),
         &path,
     );
-    assert!(text.starts_with("NumPy's formats have no place for metadata"), "{text}");
+    assert!(
+        text.starts_with("NumPy's formats have no place for metadata"),
+        "{text}"
+    );
     nothing_was_taken();
 }
 
@@ -567,8 +324,14 @@ fn idx_files() {
     for (bytes, text) in [
         (vec![], "is too short to be an IDX file"),
         (gzip(&[]), "is too short to be an IDX file"),
-        (file([1, 0, 8, 1], &[1], 1), "begins with 0x01000801: no IDX file"),
-        (file([0, 0, 7, 1], &[1], 1), "begins with 0x00000701: no IDX file"),
+        (
+            file([1, 0, 8, 1], &[1], 1),
+            "begins with 0x01000801: no IDX file",
+        ),
+        (
+            file([0, 0, 7, 1], &[1], 1),
+            "begins with 0x00000701: no IDX file",
+        ),
         (file([0, 0, 8, 3], &[1], 0), "ends within its header"),
         (gzip(&file([0, 0, 8, 3], &[1], 0)), "ends within its header"),
         (
@@ -636,17 +399,53 @@ fn tables_and_texts() {
     };
     for (bytes, options, text) in [
         (&b"1,2\n3,\n"[..], &plain, "line 2, column 2: is empty"),
-        (b"a,b\n1,2\n\n , 4\n", &named, "line 4, column 1 (a): is empty"),
-        (b"1,2\n3\n", &plain, "line 2 has 1 cells, but those before it have 2"),
-        (b"a,b\n1,2,3\n", &named, "line 2 has 3 cells, but those before it have 2"),
-        (b"1,two\n", &plain, "line 1, column 2: \"two\" is no number of f32"),
-        (b"1,1.5\n", &whole, "line 1, column 2: \"1.5\" is no number of u8"),
-        (b"256\n", &whole, "line 1, column 1: \"256\" is no number of u8"),
-        (b"2\n", &truth, "line 1, column 1: \"2\" is no number of bool"),
-        (b"0x10\n", &plain, "line 1, column 1: \"0x10\" is no number of f32"),
+        (
+            b"a,b\n1,2\n\n , 4\n",
+            &named,
+            "line 4, column 1 (a): is empty",
+        ),
+        (
+            b"1,2\n3\n",
+            &plain,
+            "line 2 has 1 cells, but those before it have 2",
+        ),
+        (
+            b"a,b\n1,2,3\n",
+            &named,
+            "line 2 has 3 cells, but those before it have 2",
+        ),
+        (
+            b"1,two\n",
+            &plain,
+            "line 1, column 2: \"two\" is no number of f32",
+        ),
+        (
+            b"1,1.5\n",
+            &whole,
+            "line 1, column 2: \"1.5\" is no number of u8",
+        ),
+        (
+            b"256\n",
+            &whole,
+            "line 1, column 1: \"256\" is no number of u8",
+        ),
+        (
+            b"2\n",
+            &truth,
+            "line 1, column 1: \"2\" is no number of bool",
+        ),
+        (
+            b"0x10\n",
+            &plain,
+            "line 1, column 1: \"0x10\" is no number of f32",
+        ),
         (b"1,\xff\n", &plain, "line 1, column 2: no UTF-8"),
         (b"1\n", &filled, "missing: 0.5 is no u8"),
-        (b"1\n", &letter, "the delimiter 'e' can't be told from cells; use one such as , or ;"),
+        (
+            b"1\n",
+            &letter,
+            "the delimiter 'e' can't be told from cells; use one such as , or ;",
+        ),
     ] {
         fs::write(&path, bytes).unwrap();
         assert_eq!(refused(csv::load(&path, options), &path), text);

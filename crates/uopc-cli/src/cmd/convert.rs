@@ -124,7 +124,10 @@ pub fn convert(args: &Args, out: &mut dyn Write) -> Result<()> {
     )?;
     if !notes.is_empty() && matches!(format, Format::Npz | Format::Npy) {
         let keys: Vec<&str> = notes.iter().map(|(key, _)| key.as_str()).collect();
-        eprintln!("warning: {to} has no place for metadata; left out: {}", keys.join(", "));
+        eprintln!(
+            "warning: {to} has no place for metadata; left out: {}",
+            keys.join(", ")
+        );
     }
     Ok(())
 }

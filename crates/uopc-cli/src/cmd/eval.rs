@@ -95,7 +95,11 @@ pub fn eval(args: &Args, out: &mut dyn Write) -> Result<()> {
 /// The run that has saved its weights last, of any task.
 fn newest() -> Result<PathBuf> {
     let runs = Path::new(RUNS);
-    let saved = |path: &PathBuf| fs::metadata(path.join(MODEL)).and_then(|m| m.modified()).ok();
+    let saved = |path: &PathBuf| {
+        fs::metadata(path.join(MODEL))
+            .and_then(|m| m.modified())
+            .ok()
+    };
     let found = Task::ALL.into_iter().rev();
     let found = found.filter_map(|task| RunFolder::newest(runs, task.name(), MODEL).ok());
     match found.max_by_key(saved) {

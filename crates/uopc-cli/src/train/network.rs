@@ -89,9 +89,8 @@ impl Network {
         let layers = match (task, kind) {
             (_, Kind::Mlp) => {
                 let layers = names(sizes.len() - 2).into_iter().zip(sizes.windows(2));
-                let layer = |(name, pair): (String, &[usize])| {
-                    Ok((name, Linear::new(pair[0], pair[1])?))
-                };
+                let layer =
+                    |(name, pair): (String, &[usize])| Ok((name, Linear::new(pair[0], pair[1])?));
                 Layers::Mlp(layers.map(layer).collect::<Result<_>>()?)
             }
             (Task::Mnist, Kind::Cnn) => {
@@ -212,14 +211,20 @@ impl Network {
                 let mut inputs = self.task.pixels();
                 for (k, (_, layer)) in layers.iter().enumerate() {
                     let units = layer.weight.shape().last().copied().unwrap_or(0);
-                    let outputs = if k + 1 == layers.len() { CLASSES } else { units };
+                    let outputs = if k + 1 == layers.len() {
+                        CLASSES
+                    } else {
+                        units
+                    };
                     linear(inputs, outputs);
                     inputs = outputs;
                 }
             }
             Layers::Cnn(..) => {
                 let filters = models::CNN.filters.into_iter();
-                shapes = filters.flat_map(|[o, c, k]| [vec![o, c, k, k], vec![o]]).collect();
+                shapes = filters
+                    .flat_map(|[o, c, k]| [vec![o, c, k, k], vec![o]])
+                    .collect();
                 shapes.push(vec![models::CNN.features(), CLASSES]);
                 shapes.push(vec![CLASSES]);
             }

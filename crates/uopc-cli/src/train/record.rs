@@ -179,7 +179,9 @@ impl Config {
         let (model, data) = match task {
             Task::Digits => (Kind::Mlp, None),
             Task::Mnist => {
-                let model = Kind::ALL.into_iter().find(|k| arguments["model"] == k.name());
+                let model = Kind::ALL
+                    .into_iter()
+                    .find(|k| arguments["model"] == k.name());
                 let model = model.ok_or_else(|| wrong("`model` is not \"mlp\" or \"cnn\""))?;
                 let folder = data.map(Path::to_path_buf);
                 let folder = folder.or_else(|| Some(arguments["data"].as_str()?.into()));

@@ -106,7 +106,9 @@ impl Trainer {
                 self.batches.insert(self.loader.iter())
             }
         };
-        let batch = batches.next().expect("a step is asked for within an epoch")?;
+        let batch = batches
+            .next()
+            .expect("a step is asked for within an epoch")?;
         let loss = self.model.forward(&batch[0])?.cross_entropy(&batch[1])?;
         self.optimizer.zero_grad();
         loss.backward(self.optimizer.parameters())?;
@@ -177,7 +179,8 @@ impl Trainer {
         let find = |name: &str, dtype: DType, shape: &[usize]| {
             let Some((_, t)) = saved.iter().find(|(n, _)| n == name) else {
                 return Err(wrong(format!(
-                    "no checkpoint of {}: it has no tensor {name}", self.model.task().words()
+                    "no checkpoint of {}: it has no tensor {name}",
+                    self.model.task().words()
                 )));
             };
             if t.dtype() != dtype || t.shape()[..] != *shape {

@@ -27,8 +27,16 @@ fn equal(place: &Place, file: &str, wanted: &[(String, Tensor)]) {
         assert_eq!(found.len(), wanted.len(), "{file}");
         for (name, t) in &found {
             let (_, s) = wanted.iter().find(|(n, _)| n == name).unwrap();
-            assert_eq!((t.dtype(), t.shape()), (s.dtype(), s.shape()), "{file} {name}");
-            assert_eq!(t.to_bytes().unwrap(), s.to_bytes().unwrap(), "{file} {name}");
+            assert_eq!(
+                (t.dtype(), t.shape()),
+                (s.dtype(), s.shape()),
+                "{file} {name}"
+            );
+            assert_eq!(
+                t.to_bytes().unwrap(),
+                s.to_bytes().unwrap(),
+                "{file} {name}"
+            );
         }
     });
 }
@@ -44,8 +52,12 @@ fn every_format_to_every_other() {
     assert!(fs::read_dir(place.path("b")).unwrap().count() > 5);
     equal(&place, "b", &all);
     convert(&["b/model.safetensors.index.json", "c.safetensors"]);
-    let same = |a: &str, b: &str| fs::read(place.path(a)).unwrap() == fs::read(place.path(b)).unwrap();
-    assert!(same("a.safetensors", "c.safetensors"), "metadata goes along");
+    let same =
+        |a: &str, b: &str| fs::read(place.path(a)).unwrap() == fs::read(place.path(b)).unwrap();
+    assert!(
+        same("a.safetensors", "c.safetensors"),
+        "metadata goes along"
+    );
     convert(&["c.safetensors", "d.npz"]);
     convert(&["b", "e.npz", "--compress"]);
     let size = |file: &str| fs::metadata(place.path(file)).unwrap().len();
@@ -56,11 +68,27 @@ fn every_format_to_every_other() {
         equal(&place, file, &all);
     }
     convert(&["d.npz", "h.npy", "--only", "layer.i16"]);
-    let one: Vec<_> = all.iter().filter(|(n, _)| n == "layer.i16").cloned().collect();
+    let one: Vec<_> = all
+        .iter()
+        .filter(|(n, _)| n == "layer.i16")
+        .cloned()
+        .collect();
     equal(&place, "h.npy", &[("h".to_string(), one[0].1.clone())]);
     convert(&["h.npy", "i.safetensors"]);
-    equal(&place, "i.safetensors", &[("h".to_string(), one[0].1.clone())]);
-    let said = convert(&["d.npz", "j.npz", "--only", "scale", "--only", "layer.i16", "--json"]);
+    equal(
+        &place,
+        "i.safetensors",
+        &[("h".to_string(), one[0].1.clone())],
+    );
+    let said = convert(&[
+        "d.npz",
+        "j.npz",
+        "--only",
+        "scale",
+        "--only",
+        "layer.i16",
+        "--json",
+    ]);
     let said = objects(&said).remove(0);
     assert_eq!(
         said,
@@ -87,15 +115,27 @@ fn conversions_that_can_t_be() {
     fs::write(place.path("old.npz"), "precious").unwrap();
     fs::create_dir(place.path("full")).unwrap();
     fs::write(place.path("full/file"), "").unwrap();
-    fs::write(place.path("evil.index.json"), "{\"weight_map\": {\"a\": \"../a.safetensors\"}}").unwrap();
+    fs::write(
+        place.path("evil.index.json"),
+        "{\"weight_map\": {\"a\": \"../a.safetensors\"}}",
+    )
+    .unwrap();
     for (args, code, text) in [
         (
             &["a.safetensors", "b.pt"][..],
             2,
             "b.pt: the name says no format; use --to with one of safetensors, sharded, npz, npy",
         ),
-        (&["a.safetensors", "b.npz", "--shard", "1M"], 2, "--shard is for a folder of files alone"),
-        (&["a.safetensors", "b", "--compress"], 2, "--compress is for npz alone"),
+        (
+            &["a.safetensors", "b.npz", "--shard", "1M"],
+            2,
+            "--shard is for a folder of files alone",
+        ),
+        (
+            &["a.safetensors", "b", "--compress"],
+            2,
+            "--compress is for npz alone",
+        ),
         (
             &["none", "b.npz"],
             1,
@@ -138,7 +178,12 @@ fn conversions_that_can_t_be() {
     ] {
         let found = place.uopc(&[&["convert"], args].concat());
         let starts = found.stderr.starts_with(&format!("error: {text}"));
-        assert!(found.code == code && starts, "{args:?} {}: {}", found.code, found.stderr);
+        assert!(
+            found.code == code && starts,
+            "{args:?} {}: {}",
+            found.code,
+            found.stderr
+        );
         assert!(!place.path("b.npz").exists() && !place.path("b").exists());
     }
     assert_eq!(fs::read(place.path("old.npz")).unwrap(), b"precious");
@@ -147,6 +192,8 @@ fn conversions_that_can_t_be() {
     assert!(fs::read(place.path("old.npz")).unwrap().starts_with(b"PK"));
     // Onto itself: read before it is replaced.
     let before = fs::read(place.path("a.safetensors")).unwrap();
-    place.uopc(&["convert", "a.safetensors", "a.safetensors", "--force"]).ok();
+    place
+        .uopc(&["convert", "a.safetensors", "a.safetensors", "--force"])
+        .ok();
     assert_eq!(fs::read(place.path("a.safetensors")).unwrap(), before);
 }

@@ -81,7 +81,11 @@ fn a_stopped_run_has_the_weights_of_an_undisturbed_one() {
             assert_eq!(outcome, stopped);
             let (outcome, second) = train(&engine, &config, &parts, true, u64::MAX);
             assert!(matches!(outcome, Outcome::Done(_)), "{outcome:?}");
-            assert_eq!([first, second].concat(), losses, "{name} before {stop_before}");
+            assert_eq!(
+                [first, second].concat(),
+                losses,
+                "{name} before {stop_before}"
+            );
             for file in [MODEL, CHECKPOINT, "training.svg"] {
                 let same = read(parts.file(file)) == read(whole.file(file));
                 assert!(same, "{name} before {stop_before}: {file}");
@@ -124,24 +128,47 @@ fn a_checkpoint_holds_the_whole_state() {
 fn mnist_from_the_shell() {
     let place = Place::new();
     write_data(&place, "data", 40, 20);
-    let text = place.uopc(&["train", "mnist", "--data", "data", "--batch-size", "20", "--epochs", "8"]);
+    let text = place.uopc(&[
+        "train",
+        "mnist",
+        "--data",
+        "data",
+        "--batch-size",
+        "20",
+        "--epochs",
+        "8",
+    ]);
     let text = text.ok();
-    let first = "mnist: MLP 784-512-256-10, AdamW, 8 epochs, batches of 20, learning rate 0.001, seed 0\n";
+    let first =
+        "mnist: MLP 784-512-256-10, AdamW, 8 epochs, batches of 20, learning rate 0.001, seed 0\n";
     assert!(text.starts_with(first), "{text}");
     // A column tells the label; a model that learns sees that.
-    assert!(text.contains("\ntest accuracy 100.00% after 8 epochs; "), "{text}");
+    assert!(
+        text.contains("\ntest accuracy 100.00% after 8 epochs; "),
+        "{text}"
+    );
     assert!(text.ends_with("uopc eval --model runs/mnist-1\n"), "{text}");
-    let record: Value = serde_json::from_slice(&read(place.path("runs/mnist-1").join(RECORD))).unwrap();
+    let record: Value =
+        serde_json::from_slice(&read(place.path("runs/mnist-1").join(RECORD))).unwrap();
     assert_eq!(record["task"], "mnist");
     assert_eq!(record["arguments"]["model"], "mlp");
-    assert_eq!(record["arguments"]["data"], place.path("data").to_str().unwrap());
+    assert_eq!(
+        record["arguments"]["data"],
+        place.path("data").to_str().unwrap()
+    );
 
     let log = String::from_utf8(read(place.path("runs/mnist-1").join(LOG))).unwrap();
     let last = objects(&log).pop().unwrap();
-    for args in [&["eval", "--json"][..], &["eval", "--json", "--model", "runs/mnist-1"]] {
+    for args in [
+        &["eval", "--json"][..],
+        &["eval", "--json", "--model", "runs/mnist-1"],
+    ] {
         let tested = objects(&place.uopc(args).ok()).remove(0);
         assert_eq!(tested["test_accuracy"], last["test_accuracy"]);
-        assert_eq!((tested["images"].as_u64(), tested["right"].as_u64()), (Some(20), Some(20)));
+        assert_eq!(
+            (tested["images"].as_u64(), tested["right"].as_u64()),
+            (Some(20), Some(20))
+        );
     }
     let words = place.uopc(&["eval"]).ok();
     let model = "model     runs/mnist-1/model.safetensors (784-512-256-10, 535,818 parameters)\n";
@@ -152,20 +179,37 @@ fn mnist_from_the_shell() {
     let more = ["train", "mnist", "--resume", "--epochs", "9", "--json"];
     let gone = place.uopc(&more);
     assert_eq!(gone.code, 1);
-    assert!(gone.stderr.contains("data: there is no train-images-idx3-ubyte"), "{}", gone.stderr);
+    assert!(
+        gone.stderr
+            .contains("data: there is no train-images-idx3-ubyte"),
+        "{}",
+        gone.stderr
+    );
     let done = place.uopc(&[&more[..], &["--data", "moved"]].concat()).ok();
     assert_eq!(objects(&done)[0]["epoch"], 9);
     let tested = place.uopc(&["eval", "--json"]).ok();
     assert_eq!(objects(&tested)[0]["images"], 20);
     // A file of weights alone does not say where the data is.
-    fs::copy(place.path("runs/mnist-1").join(MODEL), place.path("w.safetensors")).unwrap();
+    fs::copy(
+        place.path("runs/mnist-1").join(MODEL),
+        place.path("w.safetensors"),
+    )
+    .unwrap();
     let alone = place.uopc(&["eval", "--model", "w.safetensors"]);
     assert_eq!(alone.code, 2);
-    assert!(alone.stderr.starts_with("error: mnist needs --data DIR"), "{}", alone.stderr);
-    place.uopc(&["eval", "--model", "w.safetensors", "--data", "moved"]).ok();
+    assert!(
+        alone.stderr.starts_with("error: mnist needs --data DIR"),
+        "{}",
+        alone.stderr
+    );
+    place
+        .uopc(&["eval", "--model", "w.safetensors", "--data", "moved"])
+        .ok();
     // Other data of the same form.
     write_data(&place, "other", 30, 20);
-    let other = place.uopc(&["train", "mnist", "--resume", "--epochs", "10", "--data", "other"]);
+    let other = place.uopc(&[
+        "train", "mnist", "--resume", "--epochs", "10", "--data", "other",
+    ]);
     let text = "error: runs/mnist-1/checkpoint.safetensors: the run began with 40 images, and there are 30 \
         now; it goes on with the same data alone\n";
     assert_eq!((other.code, &other.stderr[..]), (1, text));
@@ -175,7 +219,18 @@ fn mnist_from_the_shell() {
 fn arguments_that_do_not_go_together() {
     let place = Place::new();
     write_data(&place, "data", 12, 4);
-    let args = ["train", "mnist", "--data", "data", "--batch-size", "12", "--epochs", "1", "--out", "run"];
+    let args = [
+        "train",
+        "mnist",
+        "--data",
+        "data",
+        "--batch-size",
+        "12",
+        "--epochs",
+        "1",
+        "--out",
+        "run",
+    ];
     place.uopc(&args).ok();
     fs::create_dir(place.path("empty")).unwrap();
     let there = place.path("empty");
@@ -212,20 +267,31 @@ fn arguments_that_do_not_go_together() {
             "run is a run of mnist, not of digits; say uopc train mnist",
         ),
         (
-            &["train", "mnist", "--resume", "run", "--model", "cnn", "--epochs", "2"],
+            &[
+                "train", "mnist", "--resume", "run", "--model", "cnn", "--epochs", "2",
+            ],
             2,
             "--model cnn: the run in run has mlp, which can't change; leave it out",
         ),
     ] {
         let found = place.uopc(args);
-        assert_eq!((found.code, found.stderr), (code, format!("error: {text}\n")), "{args:?}");
+        assert_eq!(
+            (found.code, found.stderr),
+            (code, format!("error: {text}\n")),
+            "{args:?}"
+        );
     }
     // Images of another size.
     with_engine(&place.engine(), || {
         for part in ["train", "t10k"] {
-            let path = place.path("data").join(format!("{part}-images-idx3-ubyte.gz"));
+            let path = place
+                .path("data")
+                .join(format!("{part}-images-idx3-ubyte.gz"));
             let n = if part == "train" { 12 } else { 4 };
-            let small = Tensor::zeros([n, 14, 14]).unwrap().cast(uopc::DType::U8).unwrap();
+            let small = Tensor::zeros([n, 14, 14])
+                .unwrap()
+                .cast(uopc::DType::U8)
+                .unwrap();
             io::idx::save(path, &small).unwrap();
         }
     });

@@ -435,7 +435,9 @@ impl<T: Send + 'static> Batches<T> {
             self.ahead = None;
         }
         let value = match &mut self.ahead {
-            Some(ahead) => ahead.next()?.expect("the helper makes all batches that are left"),
+            Some(ahead) => ahead
+                .next()?
+                .expect("the helper makes all batches that are left"),
             None => {
                 let _off = no_grad();
                 self.here.batch(k)
@@ -498,7 +500,7 @@ impl Iterator for Epoch {
     }
 }
 
-impl<'a> IntoIterator for &'a DataLoader {
+impl IntoIterator for &DataLoader {
     type Item = Result<Vec<Tensor>>;
     type IntoIter = Epoch;
 

@@ -63,7 +63,8 @@ pub fn load_bytes(path: impl AsRef<Path>, axes: usize) -> Result<Bytes> {
         && *found != wanted
     {
         let (found, wanted) = (u32::from_be_bytes(*found), u32::from_be_bytes(wanted));
-        let message = format!("begins with {found:#010x}, not {wanted:#010x}: another kind of file");
+        let message =
+            format!("begins with {found:#010x}, not {wanted:#010x}: another kind of file");
         return Err(refuse(path, message));
     }
     let (_, shape, data) = parse(&file).map_err(|message| refuse(path, message))?;
@@ -92,7 +93,9 @@ pub fn save(path: impl AsRef<Path>, tensor: &Tensor) -> Result<()> {
     }
     let storage = tensor.memory()?;
     let data = ordered(storage.as_bytes(), dtype, cfg!(target_endian = "little"));
-    let packed = path.extension().is_some_and(|e| e.eq_ignore_ascii_case("gz"));
+    let packed = path
+        .extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("gz"));
     replace(path, |out| {
         if !packed {
             out.write_all(&header)?;
@@ -142,8 +145,10 @@ fn unpacked(path: &Path) -> Result<Vec<u8>> {
     let claimed = size_of(dtype, &shape).filter(|&n| can_inflate(file.len() as u64, n as u64));
     let Some(claimed) = claimed else {
         let (shape, n) = (shown(&shape), file.len());
-        let message =
-            format!("claims {dtype} of shape {shape}, which can't come out of {}", bytes(n));
+        let message = format!(
+            "claims {dtype} of shape {shape}, which can't come out of {}",
+            bytes(n)
+        );
         return Err(refuse(path, message));
     };
     // The vector grows with what really comes out.

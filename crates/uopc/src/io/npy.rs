@@ -9,7 +9,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::path::Path;
 
-use super::file::{self, MOST_AXES, bytes, little_endian, ordered, refuse, replace, shown, size_of, words};
+use super::file::{
+    self, MOST_AXES, bytes, little_endian, ordered, refuse, replace, shown, size_of, words,
+};
 use super::mapped::Mapped;
 use crate::error::Result;
 use crate::tensor::{DType, Shape, Tensor};
@@ -191,7 +193,12 @@ impl Array {
         let version = file[6];
         let text = match version {
             3 => std::str::from_utf8(&file[first..start])
-                .map_err(|e| format!("the header is no UTF-8 at offset {}", first + e.valid_up_to()))?
+                .map_err(|e| {
+                    format!(
+                        "the header is no UTF-8 at offset {}",
+                        first + e.valid_up_to()
+                    )
+                })?
                 .to_string(),
             _ => file[first..start].iter().map(|&b| b as char).collect(),
         };

@@ -147,10 +147,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Sharded> {
         let Some(file) = file.as_str() else {
             return Err(wrong(format!("`weight_map`: {name} has no file's name")));
         };
-        let outside = file.is_empty()
-            || file == "."
-            || file == ".."
-            || file.contains(['/', '\\', ':', '\0']);
+        let outside =
+            file.is_empty() || file == "." || file == ".." || file.contains(['/', '\\', ':', '\0']);
         if outside {
             return Err(wrong(format!(
                 "`weight_map`: {name} is in {file:?}, which is no file of the same folder"

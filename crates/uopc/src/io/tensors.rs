@@ -50,7 +50,9 @@ impl Format {
         let found = Format::ALL.into_iter().find(|f| f.name() == name);
         found.ok_or_else(|| {
             let all = Format::ALL.map(Format::name).join(", ");
-            Error::Setting(format!("{name:?} is no format of tensors; use one of {all}"))
+            Error::Setting(format!(
+                "{name:?} is no format of tensors; use one of {all}"
+            ))
         })
     }
 
@@ -261,7 +263,8 @@ pub fn save_as(
 ) -> Result<()> {
     let path = path.as_ref();
     if !metadata.is_empty() && matches!(format, Format::Npz | Format::Npy) {
-        let message = "NumPy's formats have no place for metadata; use safetensors, or leave it out";
+        let message =
+            "NumPy's formats have no place for metadata; use safetensors, or leave it out";
         return Err(refuse(path, message));
     }
     match format {

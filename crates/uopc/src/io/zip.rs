@@ -245,10 +245,8 @@ fn member(file: &[u8], record: &mut Fields, list: u64) -> Result<Member, String>
     let mut local = fields(file, offset, "the member's own header");
     local.signature(LOCAL).map_err(wrong)?;
     local.take(LOCAL_SIZE - 8).map_err(wrong)?;
-    let (name_length, extra_length) = (
-        local.short().map_err(wrong)?,
-        local.short().map_err(wrong)?,
-    );
+    let (name_length, extra_length) =
+        (local.short().map_err(wrong)?, local.short().map_err(wrong)?);
     let own = local.take(name_length as usize).map_err(wrong)?;
     if own != name.as_bytes() {
         return Err(wrong("has another name in its own header".into()));
@@ -403,7 +401,11 @@ impl<'a, W: Write> Writer<'a, W> {
         ];
         // A member's own header has both sizes or none.
         let both = narrow_size == u32::MAX || narrow_stored == u32::MAX;
-        let own = if both { wide_field(&wide[..2], true) } else { Vec::new() };
+        let own = if both {
+            wide_field(&wide[..2], true)
+        } else {
+            Vec::new()
+        };
         let listed = wide_field(&wide, false);
         let method = if deflate { DEFLATED } else { STORED };
         let common = |version: u16, sizes: [u32; 2]| {
@@ -434,7 +436,9 @@ impl<'a, W: Write> Writer<'a, W> {
         self.list.extend(listed);
         self.members += 1;
         self.out.write_all(&header)?;
-        stored.iter().try_for_each(|part| self.out.write_all(part))?;
+        stored
+            .iter()
+            .try_for_each(|part| self.out.write_all(part))?;
         self.at += header.len() as u64 + stored_size;
         Ok(())
     }
@@ -473,7 +477,9 @@ fn narrow(n: u64) -> u32 {
 
 /// The extra field with the numbers that do not fit, or with all; nothing if there are none.
 fn wide_field(numbers: &[(u32, u64)], all: bool) -> Vec<u8> {
-    let wide = numbers.iter().filter(|(narrow, _)| all || *narrow == u32::MAX);
+    let wide = numbers
+        .iter()
+        .filter(|(narrow, _)| all || *narrow == u32::MAX);
     let content: Vec<u8> = wide.flat_map(|(_, n)| n.to_le_bytes()).collect();
     if content.is_empty() {
         return content;
@@ -518,7 +524,10 @@ mod tests {
             for (member, (name, bytes)) in found.iter().zip(all) {
                 assert_eq!(member.name, name);
                 assert_eq!(content(&file, member).unwrap(), bytes);
-                assert_eq!(head(&file, member, 2).unwrap(), &bytes[..bytes.len().min(2)]);
+                assert_eq!(
+                    head(&file, member, 2).unwrap(),
+                    &bytes[..bytes.len().min(2)]
+                );
             }
         }
         assert_eq!(members(&container(&[], false)).unwrap(), []);
