@@ -500,7 +500,7 @@ impl Iterator for Epoch {
     }
 }
 
-impl<'a> IntoIterator for &'a DataLoader {
+impl IntoIterator for &DataLoader {
     type Item = Result<Vec<Tensor>>;
     type IntoIter = Epoch;
 

@@ -1,5 +1,10 @@
 //! Data sets: the digits that ship with the crate, MNIST's files; and batches of arrays.
 
+/// The examples of the page for users run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/data.md")]
+struct Page;
+
 mod ahead;
 pub mod digits;
 pub mod idx;

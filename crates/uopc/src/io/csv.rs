@@ -8,7 +8,7 @@ use std::path::Path;
 use half::{bf16, f16};
 
 use super::file::{self, refuse, replace};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::{DType, Element, Tensor};
 
 /// The most characters of a cell that an error shows.
@@ -135,7 +135,7 @@ fn line_of(text: &[u8], at: Option<&::csv::Position>) -> u64 {
     at.line() + ends.filter(|&&b| b == b'\n').count() as u64
 }
 
-fn unreadable(path: &Path, text: &[u8], error: &::csv::Error) -> crate::Error {
+fn unreadable(path: &Path, text: &[u8], error: &::csv::Error) -> Error {
     let line = |at: &Option<::csv::Position>| line_of(text, at.as_ref());
     let message = match error.kind() {
         ::csv::ErrorKind::UnequalLengths {
@@ -207,7 +207,7 @@ impl Rows<'_> {
         Tensor::from_slice(&values, [rows, width])
     }
 
-    fn wrong(&self, line: u64, k: usize, what: &str) -> crate::Error {
+    fn wrong(&self, line: u64, k: usize, what: &str) -> Error {
         let column = match self.columns.get(k) {
             Some(name) => format!("{} ({name})", k + 1),
             None => (k + 1).to_string(),
@@ -215,7 +215,7 @@ impl Rows<'_> {
         self.refuse(format!("line {line}, column {column}: {what}"))
     }
 
-    fn refuse(&self, message: String) -> crate::Error {
+    fn refuse(&self, message: String) -> Error {
         refuse(self.path, message)
     }
 }

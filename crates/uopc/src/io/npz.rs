@@ -7,7 +7,7 @@ use super::file::{expect_distinct, little_endian, realize, refuse, replace};
 use super::mapped::Mapped;
 use super::npy::{self, Array};
 use super::zip::{self, Member, Writer};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::{DType, Shape, Storage, Tensor};
 
 /// What NumPy adds to the name of an array.
@@ -169,7 +169,7 @@ impl Archive {
         }
     }
 
-    fn wrong(&self, member: &Member, message: &str) -> crate::Error {
+    fn wrong(&self, member: &Member, message: &str) -> Error {
         refuse(
             &self.path,
             zip::named(&format!("{}{SUFFIX}", member.name), message),

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::file::{self, expect_distinct, little_endian, realize, refuse, replace, words};
 use super::mapped::Mapped;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::{DType, Shape, Storage, Tensor};
 
 /// Written into each file, so that later versions know what they read.
@@ -232,7 +232,7 @@ impl Archive {
         }
     }
 
-    fn refuse(&self, message: String) -> crate::Error {
+    fn refuse(&self, message: String) -> Error {
         refuse(&self.path, message)
     }
 }
