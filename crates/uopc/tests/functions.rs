@@ -526,6 +526,20 @@ fn a_pullback_takes_cotangents_of_the_first_results_alone() {
 }
 
 #[test]
+fn a_pullback_belongs_to_the_primals_as_they_were() {
+    let cube = |x: &Tensor| x.square()?.mul(x);
+    let plain = f64s(&[1.0, 2.0]);
+    for x in [
+        plain.clone(),
+        plain.add(0.0).unwrap().requires_grad().unwrap(),
+    ] {
+        let (_, pull) = vjp(cube, &x).unwrap();
+        x.assign(f64s(&[10.0, 20.0])).unwrap();
+        close(&pull(&f64s(&[1.0, 1.0])).unwrap(), &[3.0, 12.0]);
+    }
+}
+
+#[test]
 fn the_error_of_quotients_of_a_graph_is_shaped_like_a_u() {
     use uopc::ir::{DType, UOp, op::ReduceOp};
     let x = UOp::slot(0, DType::F32, 3);
