@@ -8,6 +8,7 @@ use uopc::compile::Engine;
 use uopc::debug::Settings;
 use uopc::nn::{Linear, Module};
 use uopc::tensor::with_engine;
+use uopc::transform::gradcheck::GradcheckOptions;
 use uopc::transform::{self, Mode, flat, grad_at};
 use uopc::{
     DType, Error, Result, Tensor, grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp,
@@ -383,6 +384,12 @@ fn jacobians_of_several_results_and_arguments() {
         close(&blocks[0][1], &[2.0, 0.0, 0.0, 2.0]);
         close(&blocks[1][0], &[0.0]);
         close(&blocks[1][1], &[1.0, 1.0]);
+        // The second result comes along.
+        let (blocks, aux) = flat::jacobian_with_aux(&f, &args, &[1], mode, &|n| Ok(n - 1)).unwrap();
+        assert_eq!((blocks.len(), aux.len()), (1, 1));
+        close(&blocks[0][0], &[2.0, 0.0, 0.0, 2.0]);
+        close(&aux[0], &[7.0]);
+        assert!(flat::jacobian_with_aux(&f, &args, &[1], mode, &|n| Ok(n + 1)).is_err());
     }
 }
 
@@ -431,6 +438,40 @@ fn kinks_are_told_from_errors() {
     let at = uopc::gradcheck(|x: &Tensor| x.abs()?.sqrt()?.sum(..), &f64s(&[0.0])).unwrap();
     assert!(!at.passed());
     assert!(at.to_string().contains("unclear"), "{at}");
+    // A corner looks the same from any distance, and so do its quotients: half of either slope.
+    let corner = uopc::gradcheck(relu, &f64s(&[1.0, 0.0])).unwrap();
+    assert!(corner.to_string().contains("unclear"), "{corner}");
+    assert!(!corner.to_string().contains("DIFFER"), "{corner}");
+    // It is no excuse for a curve with a rule that is wrong.
+    let wrong = transform::CustomFunction::new("wrong", |x| x[0].square())
+        .vjp(|x, _, g| Ok(vec![Some(g.mul(&x[0])?)]));
+    let report = uopc::gradcheck(|x: &Tensor| wrong.call(&[x]), &f64s(&[1.0, 1e-3])).unwrap();
+    assert!(report.to_string().contains("DIFFER"), "{report}");
+}
+
+#[test]
+fn options_with_which_nothing_is_checked_are_refused() {
+    let f = |x: &[Tensor]| Ok(vec![x[0].square()?]);
+    let refused = |options: GradcheckOptions, wanted: &str| {
+        let e = transform::gradcheck::gradcheck(&f, &[f64s(&[1.0])], &options);
+        let e = e.expect_err("out of range").to_string();
+        assert!(e.starts_with("gradcheck: ") && e.contains(wanted), "{e}");
+    };
+    let good = GradcheckOptions::default();
+    for x in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        let step = GradcheckOptions { step: x, ..good };
+        refused(step, "the step is");
+        let tolerance = GradcheckOptions {
+            tolerance: x,
+            ..good
+        };
+        refused(tolerance, "the tolerance is");
+    }
+    let none = GradcheckOptions {
+        directions: 0,
+        ..good
+    };
+    refused(none, "use one at least");
 }
 
 // ---- errors ----
@@ -523,6 +564,20 @@ fn a_pullback_takes_cotangents_of_the_first_results_alone() {
     close(&found[0], &[2.0, 40.0]);
     assert!(pull.call(std::slice::from_ref(&g)).is_err());
     assert!(pull.call_first(&[g.clone(), g.clone(), g]).is_err());
+}
+
+#[test]
+fn a_pullback_belongs_to_the_primals_as_they_were() {
+    let cube = |x: &Tensor| x.square()?.mul(x);
+    let plain = f64s(&[1.0, 2.0]);
+    for x in [
+        plain.clone(),
+        plain.add(0.0).unwrap().requires_grad().unwrap(),
+    ] {
+        let (_, pull) = vjp(cube, &x).unwrap();
+        x.assign(f64s(&[10.0, 20.0])).unwrap();
+        close(&pull(&f64s(&[1.0, 1.0])).unwrap(), &[3.0, 12.0]);
+    }
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_parser = positive)]
     step: Option<f64>,
     /// Random directions for each slot
-    #[arg(long, value_parser = whole::<usize>)]
+    #[arg(long, value_parser = at_least_one)]
     directions: Option<usize>,
     /// What quotients may differ, relative to the sum of the terms' magnitudes
     #[arg(long, value_parser = positive)]
@@ -72,6 +72,13 @@ fn positive(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(x) if x > 0.0 && x < f64::INFINITY => Ok(x),
         _ => Err("use a number above 0".to_string()),
+    }
+}
+
+fn at_least_one(text: &str) -> std::result::Result<usize, String> {
+    match text.parse() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err("use a whole number above 0".to_string()),
     }
 }
 

@@ -88,6 +88,19 @@ fn quotients_that_are_too_coarse_do_not_agree() {
 }
 
 #[test]
+fn options_with_which_nothing_is_checked_are_refused() {
+    for option in ["--step=nan", "--step=0", "--tolerance=-1", "--directions=0"] {
+        let refused = uopc_with_input(&["gradcheck", "-", option], PRODUCT);
+        assert_eq!(refused.code, 2, "{option}");
+        assert!(
+            refused.stderr.contains("number above 0"),
+            "{}",
+            refused.stderr
+        );
+    }
+}
+
+#[test]
 fn integers_and_conditions_take_part_as_they_are() {
     let text = "\
 ; run: slot0=[1,2,3] slot1=[2,0,2] slot2=[1,0,1]

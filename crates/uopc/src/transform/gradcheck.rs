@@ -10,7 +10,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-use super::trace::{Function, Trace, gradient_error};
+use super::trace::{Function, Trace, gradient_error, shape_error};
 use super::wide::widened;
 use crate::autodiff::{gradient, gradient_with, jvp};
 use crate::error::Result;
@@ -22,11 +22,11 @@ use crate::tensor::{Generator, Tensor};
 /// What [`gradcheck`] does.
 #[derive(Clone, Debug)]
 pub struct GradcheckOptions {
-    /// Half the step of a difference quotient, relative to the size of each element.
+    /// Half the step of a difference quotient, relative to the size of each element: above 0.
     pub step: f64,
-    /// How many random directions for each argument.
+    /// How many random directions for each argument, one at least.
     pub directions: usize,
-    /// What may differ, relative to the sum of the terms' magnitudes.
+    /// What may differ, relative to the sum of the terms' magnitudes: above 0.
     pub tolerance: f64,
     /// Whether to check second derivatives.
     pub second_order: bool,
@@ -45,6 +45,22 @@ impl Default for GradcheckOptions {
             second_order: true,
             seed: 0,
         }
+    }
+}
+
+impl GradcheckOptions {
+    /// Refuses numbers with which nothing would be checked.
+    fn check(&self) -> Result<()> {
+        let refuse = |what: String| Err(shape_error("gradcheck", what));
+        for (name, x) in [("step", self.step), ("tolerance", self.tolerance)] {
+            if !(x > 0.0 && x.is_finite()) {
+                return refuse(format!("the {name} is {x}; use a finite number above 0"));
+            }
+        }
+        if self.directions == 0 {
+            return refuse("no directions; use one at least".into());
+        }
+        Ok(())
     }
 }
 
@@ -169,8 +185,8 @@ impl fmt::Display for GradcheckReport {
 /// them are checked, of whatever dtype: the computation is done in f64.
 ///
 /// # Errors
-/// Those of the function; when it has no float argument or no float result; and when an op on the
-/// way has no rule.
+/// Those of the function; when it has no float argument or no float result; when an op on the way
+/// has no rule; and when an option is out of its range.
 pub fn gradcheck(
     f: &Function,
     args: &[Tensor],
@@ -204,6 +220,7 @@ pub fn check_graph(
         let message = "gradcheck needs an argument of floats; only floats have derivatives";
         return Err(gradient_error(message.into()));
     }
+    options.check()?;
     let mut rng = Generator::new(options.seed);
     let point = Point::new(leaves, roots, &mut rng)?;
     // Once, for its warnings of what is cut.
@@ -211,7 +228,7 @@ pub fn check_graph(
     let mut comparisons = Vec::new();
     for (which, (number, _, _)) in leaves.iter().enumerate() {
         let mut worst: Vec<Comparison> = Vec::new();
-        for _ in 0..options.directions.max(1) {
+        for _ in 0..options.directions {
             let along = point.direction(which, &mut rng);
             let first = point.compare(&point.scalar, which, &along, options, false)?;
             let mut found = Vec::from(first);
@@ -379,9 +396,10 @@ impl Point {
         let (reverse, size) =
             terms.fold((0.0, 0.0), |(sum, size), t: f64| (sum + t, size + t.abs()));
         let forward = self.value(&forward, &self.values)?[0];
-        let (wide, rounding_wide) = self.quotient(scalar, which, along, options.step)?;
-        let (narrow, rounding) = self.quotient(scalar, which, along, options.step / 2.0)?;
-        let allowed = options.tolerance * size.max(f64::MIN_POSITIVE) + rounding;
+        let here = self.value(scalar, &self.values)?[0];
+        let wide = self.quotient(scalar, here, which, along, options.step)?;
+        let narrow = self.quotient(scalar, here, which, along, options.step / 2.0)?;
+        let allowed = options.tolerance * size.max(f64::MIN_POSITIVE) + narrow.rounding;
         let compared = |compared, found: f64, wanted: f64, allowed: f64, unclear: bool| {
             let error = (found - wanted).abs();
             let verdict = match () {
@@ -408,10 +426,14 @@ impl Point {
             ),
         };
         // Where the function is smooth, half the step changes next to nothing.
-        let change = (wide - narrow).abs();
-        let unclear = change.is_nan() || change > 100.0 * allowed + rounding_wide;
+        let change = (wide.slope - narrow.slope).abs();
+        let jumps = change.is_nan() || change > 100.0 * allowed + wide.rounding;
+        // There, too, the slopes on both sides differ by curvature times the step: half of it for
+        // half the step. At a kink they stay apart.
+        let bends = narrow.bend > 0.75 * wide.bend && narrow.bend > allowed + narrow.rounding;
+        let unclear = jumps || bends;
         Ok([
-            compared(by_quotient, reverse, narrow, allowed, unclear),
+            compared(by_quotient, reverse, narrow.slope, allowed, unclear),
             compared(
                 by_reverse,
                 forward,
@@ -422,8 +444,15 @@ impl Point {
         ])
     }
 
-    /// The difference quotient along a direction, and what rounding may do to it.
-    fn quotient(&self, scalar: &UOp, which: usize, along: &[f64], step: f64) -> Result<(f64, f64)> {
+    /// The difference quotients along a direction, where the scalar is `here` at the point itself.
+    fn quotient(
+        &self,
+        scalar: &UOp,
+        here: f64,
+        which: usize,
+        along: &[f64],
+        step: f64,
+    ) -> Result<Quotient> {
         let at = |step: f64| {
             let mut values = self.values.clone();
             let moved = values[which].iter_mut().zip(along);
@@ -431,9 +460,22 @@ impl Point {
             Ok::<f64, crate::error::Error>(self.value(scalar, &values)?[0])
         };
         let (above, below) = (at(step)?, at(-step)?);
-        let rounding = 64.0 * f64::EPSILON * (above.abs() + below.abs()) / step;
-        Ok(((above - below) / (2.0 * step), rounding))
+        Ok(Quotient {
+            slope: (above - below) / (2.0 * step),
+            bend: ((above - here) / step - (here - below) / step).abs(),
+            rounding: 64.0 * f64::EPSILON * (above.abs() + below.abs()) / step,
+        })
     }
+}
+
+/// The slope of a scalar along a direction, by differences.
+struct Quotient {
+    /// By the values on both sides.
+    slope: f64,
+    /// How much the slopes on the two sides differ.
+    bend: f64,
+    /// What rounding may do to the slope.
+    rounding: f64,
 }
 
 /// The error of difference quotients by step, in the dtypes that the function uses: for each step

@@ -18,6 +18,9 @@ pub(super) struct Trace {
     pub leaves: Vec<Option<UOp>>,
     /// What was given for each argument.
     pub primals: Vec<Tensor>,
+    /// Their graphs at the time of the call: a pullback may be called after an update of a primal,
+    /// and belongs to the value from before.
+    given: Vec<UOp>,
     /// The results.
     pub outputs: Vec<Tensor>,
 }
@@ -30,6 +33,7 @@ impl Trace {
     pub fn new(f: &Function, primals: &[Tensor]) -> Result<Trace> {
         let mut arguments = Vec::with_capacity(primals.len());
         let mut leaves = Vec::with_capacity(primals.len());
+        let given = primals.iter().map(Tensor::uop).collect();
         for x in primals {
             if x.dtype().is_float() {
                 let (argument, leaf) = x.argument()?;
@@ -44,6 +48,7 @@ impl Trace {
         Ok(Trace {
             leaves,
             primals: primals.to_vec(),
+            given,
             outputs,
         })
     }
@@ -67,9 +72,9 @@ impl Trace {
     /// Nodes over the arguments' leaves as tensors over what was given.
     pub fn finish(&self, nodes: Vec<UOp>) -> Result<Vec<Tensor>> {
         let mut values = FxHashMap::default();
-        for (leaf, x) in self.leaves.iter().zip(&self.primals) {
+        for (leaf, x) in self.leaves.iter().zip(&self.given) {
             if let Some(leaf) = leaf {
-                values.insert(leaf.clone(), x.uop().reshape(&[x.numel()])?);
+                values.insert(leaf.clone(), x.reshape(&[x.shape().numel()])?);
             }
         }
         let nodes = substitute(&nodes, &values)?;
