@@ -19,6 +19,7 @@ use uopc::tensor::with_engine;
 use uopc::{DType, Tensor};
 use uopc_cli::bench::inputs::{Inputs, Source};
 use uopc_cli::bench::models::{Cnn, Gpt, MLP, Mlp, NANO, SMALL, TINY};
+use uopc_cli::bench::ratio::Chain;
 use uopc_cli::bench::single::{Attention, Convolution, Layout, Product, Rows, Table};
 use uopc_cli::bench::{Kind, WORKLOADS, Workload};
 use uopc_cli::failure::Result;
@@ -85,6 +86,21 @@ const SMALL_NANO: Gpt = Gpt {
     ..NANO
 };
 
+const SMALL_CNN: Cnn = Cnn {
+    images: 5,
+    side: 24,
+    filters: [[6, 1, 5], [7, 6, 5], [9, 7, 3], [10, 9, 3]],
+    classes: 10,
+};
+
+const fn chain(rows: usize, columns: usize, norm: bool) -> Kind {
+    Kind::ChainRatio(Chain {
+        rows: Rows { rows, columns },
+        length: 3,
+        norm,
+    })
+}
+
 workloads! {
     matmul_256: product([97, 131, 61], Layout::Plain),
     matmul_512: product([130, 67, 90], Layout::Plain),
@@ -115,6 +131,8 @@ workloads! {
         bf16: true,
     }),
     elementwise_16m: Kind::Elementwise(600_011),
+    sort_1m: Kind::Sort(30_011),
+    cumsum_10m: Kind::RunningSum(300_007),
     softmax_4096x1024: Kind::Softmax(Rows { rows: 203, columns: 333 }),
     softmax_fwd_bwd: Kind::SoftmaxGradient(Rows { rows: 37, columns: 4201 }),
     layernorm_fwd_bwd: Kind::LayerNorm(Rows { rows: 4133, columns: 29 }),
@@ -127,12 +145,7 @@ workloads! {
     embedding_bwd: Kind::Embedding(Table { rows: 1013, columns: 83, reads: 2111 }),
     mlp_step: Kind::MlpStep(SMALL_MLP),
     tiny_step: Kind::MlpStep(TINY),
-    cnn_step: Kind::CnnStep(Cnn {
-        images: 5,
-        side: 24,
-        filters: [[6, 1, 5], [7, 6, 5], [9, 7, 3], [10, 9, 3]],
-        classes: 10,
-    }),
+    cnn_step: Kind::CnnStep(SMALL_CNN),
     gpt_nano_step: Kind::GptStep(SMALL_NANO),
     gpt_small_step: Kind::GptStep(Gpt {
         layers: 1,
@@ -143,6 +156,11 @@ workloads! {
         ..SMALL
     }),
     grad_ratio_gpt_nano: Kind::GptRatio(SMALL_NANO),
+    grad_ratio_block: Kind::BlockRatio(SMALL_NANO),
+    grad_ratio_mlp: Kind::MlpRatio(SMALL_MLP),
+    grad_ratio_cnn: Kind::CnnRatio(SMALL_CNN),
+    grad_ratio_softmax: chain(101, 333, false),
+    grad_ratio_layernorm: chain(133, 229, true),
     hvp_mlp: Kind::MlpHvp(SMALL_MLP),
 }
 

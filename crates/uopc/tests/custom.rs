@@ -315,7 +315,7 @@ fn rules_are_checked_in_f64_whatever_they_are_written_for() {
             let inner = CustomFunction::new("inner", |x: &[Tensor]| x[0].exp())
                 .vjp(|x, _, g| Ok(vec![Some(g.mul(x[0].exp()?)?)]));
             let slope = inner.call(&[a[0].take(&a[1])?])?;
-            Ok(vec![Some(g.mul(&slope)?.scatter_add(&a[1], 3)?), None])
+            Ok(vec![Some(g.mul(&slope)?.segment_sum(&a[1], 3)?), None])
         },
     );
     let f = |x: &Tensor| vmap(|x: &Tensor| nested.call(&[x, &index]), 0, 0)(&x.reshape([1, 3])?);

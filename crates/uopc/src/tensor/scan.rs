@@ -102,7 +102,8 @@ impl Tensor {
     /// # use uopc::Tensor;
     /// let t = Tensor::from([1000.0f32, 1000.0, -1000.0]);
     /// let y = t.logcumsumexp(0)?.to_vec::<f32>()?;
-    /// assert_eq!(y, [1000.0, 1000.6931, 1000.6931]);
+    /// assert_eq!(y[0], 1000.0);
+    /// assert!((y[1] - 1000.6931).abs() < 1e-3 && y[2] == y[1]);
     /// # Ok::<(), uopc::Error>(())
     /// ```
     ///
