@@ -41,12 +41,11 @@ pub(crate) fn carries(u: &UOp, k: usize) -> bool {
 /// Whether reverse mode goes on from u to its source k: where a derivative flows, and no rule of the
 /// user's says that the input has no gradient.
 pub(super) fn pulls(u: &UOp, k: usize) -> bool {
-    let is_zero_by_rule = match u.op() {
-        Op::Custom(custom) if k > 0 => {
-            let rules = custom.rules.as_ref();
-            rules.is_some_and(|rules| rules.vjp[k - 1].is_none())
-        }
-        _ => false,
+    let is_zero_by_rule = if let Op::Custom(custom) = u.op() {
+        let rules = custom.rules.as_ref().filter(|_| k > 0);
+        rules.is_some_and(|rules| rules.vjp[k - 1].is_none())
+    } else {
+        false
     };
     carries(u, k) && !is_zero_by_rule
 }
