@@ -255,6 +255,126 @@ fn what_is_wrong_with_a_rule_is_said() {
 }
 
 #[test]
+fn a_rule_that_adds_something_is_not_transposed() {
+    let x = f64s(&[1.0, 2.0]);
+    let refused = |f: CustomFunction, wanted: &str| {
+        let e = f.call(&[&x]).expect_err("it is not linear").to_string();
+        assert!(e.contains(wanted), "{e}");
+    };
+    let forward = "has a vjp that is not linear, so no jvp follows";
+    let reverse = "has a jvp that is not linear, so no vjp follows";
+    let ones = f64s(&[1.0, 1.0]);
+    refused(cube().vjp(|_, _, g| Ok(vec![Some(g.add(1.0)?)])), forward);
+    refused(
+        cube().vjp(|x, _, g| Ok(vec![Some(g.mul(x[0].cos()?)?.add(&x[0])?)])),
+        forward,
+    );
+    refused(
+        cube().vjp(|x, _, g| Ok(vec![Some(x[0].gt(0.0)?.where_(g, &x[0])?)])),
+        forward,
+    );
+    // Tangents that were forgotten.
+    refused(cube().jvp(|_, y, _| Ok(y.clone())), reverse);
+    refused(cube().jvp(|_, _, _| Ok(ones.clone())), reverse);
+    refused(cube().jvp(|x, _, t| t[0].add(x[0].exp()?)), reverse);
+    // Zeros may be written in any way.
+    let zeros = f64s(&[0.0, 0.0]);
+    let written: [Vjp; 6] = [
+        |_, z, _| Ok(z.clone()),
+        |_, _, g| g.mul(0.0),
+        |x, _, g| x.gt(0.0)?.where_(g, 0.0),
+        |x, z, g| x.gt(0.0)?.where_(g, &x.mul(z)?),
+        |x, _, g| g.add(&x.sub(x)?),
+        |x, z, g| g.mul(x)?.add(&z.sin()?)?.sub(&z.neg()?),
+    ];
+    for rule in written {
+        let f = cube().vjp(|x, _, g| Ok(vec![Some(rule(&x[0], &zeros, g)?)]));
+        f.call(&[&x]).unwrap();
+    }
+}
+
+type Vjp = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
+
+#[test]
+fn rules_are_checked_in_f64_whatever_they_are_written_for() {
+    let x = Tensor::from([0.5f32, -1.0, 2.0]);
+    let sine = |slope: f64| {
+        CustomFunction::new("sine", |x: &[Tensor]| x[0].sin())
+            .vjp(move |x, _, g| Ok(vec![Some(g.mul(x[0].cos()?)?.mul(slope)?)]))
+    };
+    let right = sine(1.0);
+    let report = uopc::gradcheck(|x: &Tensor| right.call(&[x]), &x).unwrap();
+    assert!(report.passed(), "{report}");
+    let wrong = sine(1.001);
+    let report = uopc::gradcheck(|x: &Tensor| wrong.call(&[x]), &x).unwrap();
+    assert!(report.to_string().contains("DIFFER"), "{report}");
+    // Over a batch, inside of another rule, and beside integers.
+    let index = Tensor::from([2i32, 0]);
+    let nested = CustomFunction::new("nested", |a: &[Tensor]| a[0].take(&a[1])?.exp()).vjp(
+        |a: &[Tensor], _, g| {
+            let inner = CustomFunction::new("inner", |x: &[Tensor]| x[0].exp())
+                .vjp(|x, _, g| Ok(vec![Some(g.mul(x[0].exp()?)?)]));
+            let slope = inner.call(&[a[0].take(&a[1])?])?;
+            Ok(vec![Some(g.mul(&slope)?.scatter_add(&a[1], 3)?), None])
+        },
+    );
+    let f = |x: &Tensor| vmap(|x: &Tensor| nested.call(&[x, &index]), 0, 0)(&x.reshape([1, 3])?);
+    let report = uopc::gradcheck(f, &x).unwrap();
+    assert!(report.passed(), "{report}");
+}
+
+#[test]
+fn an_input_that_its_rule_leaves_out_is_a_cut() {
+    let half = || {
+        CustomFunction::new("half", |x: &[Tensor]| x[0].add(&x[1]))
+            .vjp(|_, _, g| Ok(vec![Some(g.clone()), None]))
+    };
+    let (a, b) = (f64s(&[1.0, 2.0]), f64s(&[3.0, 4.0]));
+    let f = |(a, b): &(Tensor, Tensor)| half().call(&[a, b])?.sum(..);
+    let _strict = uopc::strict_gradients();
+    let e = grad(f)(&(a.clone(), b.clone())).expect_err("b is cut");
+    let e = e.to_string();
+    assert!(
+        e.contains("argument 1") && e.contains("its rule says that this input has no gradient"),
+        "{e}"
+    );
+    // The body is no way of its own: it depends on inputs, and says nothing of derivatives.
+    let loss = f(&(a.clone(), b.clone())).unwrap();
+    let (open, cut) = (loss.explain_gradient(&a), loss.explain_gradient(&b));
+    assert_eq!(open.unwrap().cut_count, 0);
+    assert_eq!(cut.unwrap().cut_count, 1);
+    // Where it reads what is no input, it is.
+    let inner = a.clone();
+    let f = CustomFunction::new("scaled", move |x: &[Tensor]| x[0].mul(&inner))
+        .vjp(|_, _, g| Ok(vec![Some(g.clone())]));
+    let loss = f.call(&[a.square().unwrap()]).unwrap().sum(..).unwrap();
+    let explanation = loss.explain_gradient(&a).unwrap();
+    assert!(explanation.reaches());
+    assert!(
+        explanation.cuts[0]
+            .message
+            .contains("make it one of the inputs"),
+        "{explanation}"
+    );
+}
+
+#[test]
+fn values_are_not_there_yet_in_a_rule() {
+    let hook = |x: &Tensor| {
+        gradient_hook(x, |g| match g.sum(..)?.item()? > 0.0 {
+            true => Ok(g.clone()),
+            false => g.neg(),
+        })
+    };
+    let e = hook(&f64s(&[1.0, 2.0])).expect_err("nothing comes back yet");
+    let e = e.to_string();
+    assert!(
+        e.contains("a gradient hook") && e.contains("where instead of if"),
+        "{e}"
+    );
+}
+
+#[test]
 fn a_dependence_that_is_no_input_is_cut_by_name() {
     let w = f64s(&[2.0]).requires_grad().unwrap();
     let inner = w.clone();

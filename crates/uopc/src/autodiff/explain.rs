@@ -8,10 +8,11 @@
 
 use std::fmt;
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::stop::{Cause, refuse_lowered, refuse_whole};
-use super::vjp::carries;
+use super::vjp::pulls;
 use crate::error::Result;
 use crate::ir::dtype::DType;
 use crate::ir::op::Op;
@@ -210,12 +211,15 @@ fn reached(graph: &Graph, from: usize) -> Reached {
             if counts[s as usize] == 0 {
                 continue;
             }
-            if !passes(u, k) {
-                cuts.push((i, k));
+            if !pulls(u, k) {
+                let is_body = matches!(u.op(), Op::Custom(_)) && k == 0;
+                if !is_body || body_depends(graph, i, from, &counts) {
+                    cuts.push((i, k));
+                }
                 continue;
             }
             // A source that is read twice is one step of a path.
-            if (0..k).any(|j| sources[j] == s && passes(u, j)) {
+            if (0..k).any(|j| sources[j] == s && pulls(u, j)) {
                 continue;
             }
             counts[i] = counts[i].saturating_add(counts[s as usize]);
@@ -236,16 +240,22 @@ fn reached(graph: &Graph, from: usize) -> Reached {
     }
 }
 
-/// Whether a derivative flows from u to its source k.
-fn passes(u: &UOp, k: usize) -> bool {
-    let is_zero_by_rule = match u.op() {
-        Op::Custom(custom) if k > 0 => {
-            let rules = custom.rules.as_ref();
-            rules.is_some_and(|rules| rules.vjp[k - 1].is_none())
+/// Whether the body of u, a CUSTOM node, depends on the target by another way than u's inputs: if
+/// not, the inputs are all ways that there are.
+fn body_depends(graph: &Graph, i: usize, from: usize, counts: &[u64]) -> bool {
+    let (body, inputs) = graph.src(i).split_first().expect("a body and inputs");
+    let mut seen: FxHashSet<u32> = inputs.iter().copied().collect();
+    let mut stack = vec![*body];
+    while let Some(at) = stack.pop() {
+        if counts[at as usize] == 0 || !seen.insert(at) {
+            continue;
         }
-        _ => false,
-    };
-    carries(u, k) && !is_zero_by_rule
+        if at as usize == from {
+            return true;
+        }
+        stack.extend(graph.src(at as usize));
+    }
+    false
 }
 
 /// The shortest paths to a node, as lists of nodes.

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use super::cotangent::{Cotangent, total};
 use super::passage::{Passage, passage};
 use super::stop::{Diagnostic, cuts, refuse_lowered, refuse_whole};
-use super::vjp::carries;
+use super::vjp::pulls;
 use crate::error::{Error, Result};
 use crate::ir::composite::zeros_like;
 use crate::ir::site::{Rule, Site};
@@ -97,7 +97,7 @@ fn on_path(graph: &Graph, targets: &[UOp]) -> Vec<bool> {
         on_path[i] = true;
     }
     for (i, u) in graph.nodes.iter().enumerate() {
-        let reached = |(k, &s): (usize, &u32)| on_path[s as usize] && carries(u, k);
+        let reached = |(k, &s): (usize, &u32)| on_path[s as usize] && pulls(u, k);
         on_path[i] |= graph.src(i).iter().enumerate().any(reached);
     }
     on_path
@@ -111,7 +111,7 @@ fn spoilt(graph: &Graph, on_path: &[bool]) -> Vec<bool> {
         let passage = passage(u);
         let reached = |(k, &s): (usize, &u32)| {
             let spoils = spoilt[s as usize] || passage == Passage::Scaled;
-            on_path[s as usize] && carries(u, k) && spoils
+            on_path[s as usize] && pulls(u, k) && spoils
         };
         spoilt[i] = !passage.closes() && graph.src(i).iter().enumerate().any(reached);
     }

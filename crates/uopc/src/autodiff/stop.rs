@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::vjp::carries;
+use super::vjp::pulls;
 use crate::error::{Error, Result};
 use crate::ir::op::{Class, Op, StageKind};
 use crate::ir::print::named;
@@ -42,12 +42,18 @@ impl From<Diagnostic> for Error {
 /// A diagnostic for each `(target, position)` whose node is in the graph but got no cotangent.
 pub(super) fn cuts(graph: &Graph, missing: &[(usize, usize)]) -> Vec<Diagnostic> {
     // For each node an edge `(reader, source number)` that carries nothing and that a path from
-    // the node meets first. Readers nearer to the node overwrite farther ones.
+    // the node meets first. Readers nearer to the node overwrite farther ones; only the body of a
+    // CUSTOM gives way to all others, since it usually depends on the inputs and on nothing else.
+    let is_body = |&(i, k): &(usize, usize)| matches!(graph.nodes[i].op(), Op::Custom(_)) && k == 0;
     let mut cut: Vec<Option<(usize, usize)>> = vec![None; graph.len()];
     for (i, u) in graph.nodes.iter().enumerate().rev() {
         for (k, &s) in graph.src(i).iter().enumerate() {
-            let found = if carries(u, k) { cut[i] } else { Some((i, k)) };
-            cut[s as usize] = found.or(cut[s as usize]);
+            let found = if pulls(u, k) { cut[i] } else { Some((i, k)) };
+            let known = cut[s as usize];
+            cut[s as usize] = match found.as_ref().is_some_and(is_body) {
+                true => known.or(found),
+                false => found.or(known),
+            };
         }
     }
     let describe = |&(which, position): &(usize, usize)| {

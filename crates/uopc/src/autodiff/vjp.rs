@@ -38,9 +38,22 @@ pub(crate) fn carries(u: &UOp, k: usize) -> bool {
     u.dtype().is_float() && u.src()[k].dtype().is_float() && !stops && !is_body
 }
 
+/// Whether reverse mode goes on from u to its source k: where a derivative flows, and no rule of the
+/// user's says that the input has no gradient.
+pub(super) fn pulls(u: &UOp, k: usize) -> bool {
+    let is_zero_by_rule = match u.op() {
+        Op::Custom(custom) if k > 0 => {
+            let rules = custom.rules.as_ref();
+            rules.is_some_and(|rules| rules.vjp[k - 1].is_none())
+        }
+        _ => false,
+    };
+    carries(u, k) && !is_zero_by_rule
+}
+
 /// What the cotangent `g` of u contributes to that of source k, or `None` if nothing can.
 pub(super) fn vjp(u: &UOp, g: &UOp, k: usize) -> Result<Option<UOp>> {
-    if !carries(u, k) {
+    if !pulls(u, k) {
         return Ok(None);
     }
     let s = u.src();

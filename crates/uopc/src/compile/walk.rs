@@ -247,11 +247,12 @@ fn is_chain(u: &UOp) -> bool {
 /// The error for a leaf that stands for each of many values.
 fn unknown(u: &UOp) -> Error {
     Error::Unsupported {
-        what: "a value inside vmap",
+        what: "a value inside vmap or a rule",
         message: format!(
-            "what depends on an argument of dtype {} with {} elements can't be computed while the \
-             function is mapped, as the argument stands for each slice at once; compute it after \
-             vmap, and choose between values by where instead of if",
+            "what depends on an argument of dtype {} with {} elements can't be computed: in a \
+             function that is mapped the argument stands for each slice at once, and in a rule of \
+             one's own (custom, a gradient hook) for values to come; compute it outside, and choose \
+             between values by where instead of if",
             u.dtype(),
             u.shape().numel()
         ),

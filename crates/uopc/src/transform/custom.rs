@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::Tree;
+use super::linear::is_surely_nonzero;
 use super::trace::{check_like, gradient_error, shape_error};
 use crate::autodiff::gradient;
 use crate::error::Result;
@@ -270,7 +271,8 @@ impl<'f> CustomFunction<'f> {
             return crate::ir::composite::zeros_like(g);
         };
         let pushed = gradient(&sum, std::slice::from_ref(g))?.swap_remove(0);
-        self.check_linear(&pushed, g, "vjp", "jvp")?;
+        let rules: Vec<UOp> = pulled.iter().flatten().cloned().collect();
+        self.check_linear(&rules, &pushed, std::slice::from_ref(g), "vjp", "jvp")?;
         Ok(pushed)
     }
 
@@ -289,17 +291,24 @@ impl<'f> CustomFunction<'f> {
         let wrt: Vec<UOp> = floats.iter().map(|&k| tangents[k].clone()).collect();
         let mut pulled = vec![None; tangents.len()];
         for (&k, x) in floats.iter().zip(gradient(&sum, &wrt)?) {
-            for t in tangents {
-                self.check_linear(&x, t, "jvp", "vjp")?;
-            }
+            self.check_linear(std::slice::from_ref(pushed), &x, tangents, "jvp", "vjp")?;
             pulled[k] = Some(x);
         }
         Ok(pulled)
     }
 
-    /// Refuses a rule that is not linear: its derivative depends on where it is taken.
-    fn check_linear(&self, derivative: &UOp, leaf: &UOp, has: &str, lacks: &str) -> Result<()> {
-        if toposort(std::slice::from_ref(derivative)).contains(leaf) {
+    /// Refuses rules that are not linear: the derivative depends on where it is taken, or something
+    /// is left where what comes from outside is zero.
+    fn check_linear(
+        &self,
+        rules: &[UOp],
+        derivative: &UOp,
+        leaves: &[UOp],
+        has: &str,
+        lacks: &str,
+    ) -> Result<()> {
+        let nodes = toposort(std::slice::from_ref(derivative));
+        if leaves.iter().any(|leaf| nodes.contains(leaf)) || is_surely_nonzero(rules, leaves) {
             return Err(self.refuse(format!(
                 "has a {has} that is not linear, so no {lacks} follows from it; give both"
             )));

@@ -42,6 +42,7 @@ mod custom;
 pub mod flat;
 pub mod gradcheck;
 mod jacobian;
+mod linear;
 mod trace;
 #[macro_use]
 mod tree;
