@@ -384,6 +384,12 @@ fn jacobians_of_several_results_and_arguments() {
         close(&blocks[0][1], &[2.0, 0.0, 0.0, 2.0]);
         close(&blocks[1][0], &[0.0]);
         close(&blocks[1][1], &[1.0, 1.0]);
+        // The second result comes along.
+        let (blocks, aux) = flat::jacobian_with_aux(&f, &args, &[1], mode, &|n| Ok(n - 1)).unwrap();
+        assert_eq!((blocks.len(), aux.len()), (1, 1));
+        close(&blocks[0][0], &[2.0, 0.0, 0.0, 2.0]);
+        close(&aux[0], &[7.0]);
+        assert!(flat::jacobian_with_aux(&f, &args, &[1], mode, &|n| Ok(n + 1)).is_err());
     }
 }
 

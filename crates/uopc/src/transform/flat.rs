@@ -7,7 +7,7 @@ use crate::ir::op::StageKind;
 use crate::ir::{Shape, UOp};
 use crate::tensor::Tensor;
 
-pub use super::jacobian::{hessian, hvp, jacobian};
+pub use super::jacobian::{hessian, hessian_with_aux, hvp, jacobian, jacobian_with_aux};
 
 /// The results at `primals` and the pullback from cotangents of the results to cotangents of the
 /// arguments `wrt`.
@@ -69,15 +69,15 @@ pub fn value_and_grad(
     let mut trace = Trace::new(f, args)?;
     if trace.outputs.is_empty() {
         return Err(gradient_error(
-            "the function returns nothing; return a scalar".into(),
+            "the function returns nothing; return a scalar of floats".into(),
         ));
     }
     let aux = trace.outputs.split_off(1);
     let y = &trace.outputs[0];
     if y.rank() != 0 || !y.dtype().is_float() {
         return Err(gradient_error(format!(
-            "grad needs a function that returns a scalar of floats, not {} of shape {}; take its \
-             sum or mean, or use jacobian or vjp",
+            "a function is needed that returns a scalar of floats, not {} of shape {}; take its sum \
+             or mean, or use jacobian or vjp",
             y.dtype(),
             y.shape()
         )));

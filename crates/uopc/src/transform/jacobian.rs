@@ -34,7 +34,28 @@ pub fn jacobian(
     wrt: &[usize],
     mode: Mode,
 ) -> Result<Vec<Vec<Tensor>>> {
-    let trace = Trace::new(f, args)?;
+    Ok(jacobian_with_aux(f, args, wrt, mode, &Ok)?.0)
+}
+
+/// [`jacobian`] of the first results, and the other results as they are. `differentiated` says how
+/// many the first ones are; it is called after the function, with the number of all results.
+///
+/// # Errors
+/// As [`jacobian`], and when `differentiated` fails or names more results than there are.
+pub fn jacobian_with_aux(
+    f: &Function,
+    args: &[Tensor],
+    wrt: &[usize],
+    mode: Mode,
+    differentiated: &dyn Fn(usize) -> Result<usize>,
+) -> Result<(Vec<Vec<Tensor>>, Vec<Tensor>)> {
+    let mut trace = Trace::new(f, args)?;
+    let (all, first) = (trace.outputs.len(), differentiated(trace.outputs.len())?);
+    if first > all {
+        let message = format!("{first} of {all} results are to be differentiated");
+        return Err(super::trace::shape_error("jacobian", message));
+    }
+    let aux = trace.outputs.split_off(first);
     for (which, y) in trace.outputs.iter().enumerate() {
         if !y.dtype().is_float() {
             return Err(super::trace::gradient_error(format!(
@@ -49,7 +70,8 @@ pub fn jacobian(
         let blocks: Result<Vec<UOp>> = wrt.iter().map(|&k| block(&trace, which, k, mode)).collect();
         rows.push(trace.finish(blocks?)?);
     }
-    Ok(rows)
+    let aux = trace.finish(aux.iter().map(Tensor::uop).collect())?;
+    Ok((rows, aux))
 }
 
 /// The derivatives of one result by one argument.
@@ -137,8 +159,24 @@ fn is_diagonal(root: &UOp, leaf: &UOp) -> bool {
 /// # Errors
 /// As [`jacobian`], and when the function does not return one scalar.
 pub fn hessian(f: &Function, args: &[Tensor], wrt: &[usize]) -> Result<Vec<Vec<Tensor>>> {
-    let gradients = |args: &[Tensor]| Ok(super::flat::value_and_grad(f, args, wrt)?.1);
-    jacobian(&gradients, args, wrt, Mode::Best)
+    Ok(hessian_with_aux(f, args, wrt)?.0)
+}
+
+/// [`hessian`] of the first result, and the other results as they are.
+///
+/// # Errors
+/// As [`jacobian`], and when the first result is no scalar.
+pub fn hessian_with_aux(
+    f: &Function,
+    args: &[Tensor],
+    wrt: &[usize],
+) -> Result<(Vec<Vec<Tensor>>, Vec<Tensor>)> {
+    let gradients = |args: &[Tensor]| {
+        let (_, mut gradients, aux) = super::flat::value_and_grad(f, args, wrt)?;
+        gradients.extend(aux);
+        Ok(gradients)
+    };
+    jacobian_with_aux(&gradients, args, wrt, Mode::Best, &|_| Ok(wrt.len()))
 }
 
 /// The gradients of a scalar, and their tangents when the arguments have these tangents: the
