@@ -250,6 +250,7 @@ def transformed() -> List[Tensor]:
     made += [y, *pull_back(1.0), *uopc.jvp(f, (x,), (x,))]
     made += [uopc.vmap(f, in_axes=0, out_axes=0)(Tensor([[1.0, 2.0]]))]
     made += [make(f)(x) for make in (uopc.jacobian, uopc.jacfwd, uopc.jacrev, uopc.hessian)]
+    made += uopc.jacobian(lambda x: (f(x), x), argnums=0, has_aux=True)(x)
     made += [uopc.hvp(f, (x,), [x]), uopc.stop_gradient(x)]
     assert_type(uopc.stop_gradient((x, 1)), Tuple[Tensor, int])
     report = uopc.gradcheck(f, x, directions=1, tolerance=1e-6, step=1e-5, second_order=False, seed=1)
