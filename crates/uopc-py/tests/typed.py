@@ -210,6 +210,7 @@ def graphs() -> UOp:
     made += [x.full_like(3.0), x.reshape(4), x.reshape((4,)), x.reshape(1, 4).expand(3, 4)]
     made += [x.reshape(1, 4).expand((3, 4)), x.permute(1, 0), x.permute((1, 0))]
     made += [x.shrink(((0, 1), (0, 2))), x.reduce(Ops.ADD, 1), x.index(0), x.stage("detach")]
+    made += [x.scatter_add(UOp.iota(2), shape=(3, 2)), x.scatter_add(UOp.iota(2), shape=[4, 2])]
     made += [UOp.stack(x, x), UOp.stack([x, x]), UOp(Ops.ADD, (x, x)), UOp(Ops.CONST, arg=1.0, dtype="f32")]
     made += [copy.copy(x), copy.deepcopy(x), c]
     made += [pad(x, ((0, 1), (1, 0))), flip(x, 0), flip(x, [0, 1]), sum_to(x, (1, 2)), zeros_like(x)]
