@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use uopc::Tensor;
 use uopc::debug::bytes_of;
@@ -18,24 +18,33 @@ thread_local! {
     static LIMITS: RefCell<Vec<(u64, MemoryLimit)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A number of bytes, or a text such as "512M".
-#[derive(FromPyObject)]
-enum Bytes {
-    Number(u64),
-    Text(String),
-}
-
-/// The bytes that are meant.
+/// The bytes that are meant by a number, or by a text such as "512M".
 #[pyfunction]
-fn memory_limit_bytes(limit: Bytes) -> PyResult<u64> {
-    match limit {
-        Bytes::Number(bytes) => Ok(bytes),
-        Bytes::Text(text) => bytes_of(&text).ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "memory_limit: \"{text}\" is no size; use bytes, or a number followed by K, M or G"
-            ))
-        }),
+fn memory_limit_bytes(limit: &Bound<'_, PyAny>) -> PyResult<u64> {
+    let remedy = "use bytes, or a number followed by K, M or G";
+    if let Ok(text) = limit.extract::<String>() {
+        return bytes_of(&text).ok_or_else(|| {
+            PyValueError::new_err(format!("memory_limit: \"{text}\" is no size; {remedy}"))
+        });
     }
+    let refused = |_| {
+        let given = limit
+            .repr()
+            .map_or_else(|_| "this".into(), |text| text.to_string());
+        let message =
+            format!("memory_limit: {given} is neither a whole number nor a text; {remedy}");
+        PyTypeError::new_err(message)
+    };
+    let number = limit
+        .py()
+        .import("operator")?
+        .call_method1("index", (limit,))
+        .map_err(refused)?;
+    number.extract().map_err(|_| {
+        PyValueError::new_err(format!(
+            "memory_limit: {number} bytes are no size from 0 to 2^64 - 1"
+        ))
+    })
 }
 
 /// From now on computations of this thread keep within that many bytes; gives the guard's number.

@@ -11,7 +11,7 @@ use uopc::{Error, Result, Tensor};
 use crate::convert::{Real, Tensors};
 use crate::fork;
 use crate::run::compute;
-use crate::tensor::PyTensor;
+use crate::tensor::{PyTensor, Seed};
 use crate::uop::Size;
 
 /// A function of the user's, from a list of tensors to a list of tensors, as the library calls it.
@@ -130,7 +130,12 @@ fn transform_vmap(
     Ok(wrapped(results))
 }
 
-/// For each result and each argument `wrt` the derivatives; the mode is forward, reverse or best.
+/// What came of a Jacobian or a Hessian: rows of derivatives, and results that came along.
+type Blocks = (Vec<Vec<PyTensor>>, Vec<PyTensor>);
+
+/// For each of the first results and each argument `wrt` the derivatives, and the other results. The
+/// mode is forward, reverse or best; `differentiated` is called after the function, and gives the
+/// number of the first results.
 #[pyfunction]
 fn transform_jacobian(
     py: Python<'_>,
@@ -138,26 +143,31 @@ fn transform_jacobian(
     args: Tensors,
     wrt: Vec<usize>,
     mode: &str,
-) -> PyResult<Vec<Vec<PyTensor>>> {
+    differentiated: Py<PyAny>,
+) -> PyResult<Blocks> {
     let mode = match mode {
         "forward" => Mode::Forward,
         "reverse" => Mode::Reverse,
         _ => Mode::Best,
     };
-    let rows = transformed(py, f, |f, _| flat::jacobian(f, &args.0, &wrt, mode))?;
-    Ok(wrapped_rows(rows))
+    let (rows, aux) = transformed(py, f, |f, callback| {
+        let first = |_| callback.attached(|py| differentiated.bind(py).call0()?.extract());
+        flat::jacobian_with_aux(f, &args.0, &wrt, mode, &first)
+    })?;
+    Ok((wrapped_rows(rows), wrapped(aux)))
 }
 
-/// For each pair of arguments `wrt` the second derivatives of a scalar.
+/// For each pair of arguments `wrt` the second derivatives of the first result, a scalar, and the
+/// other results.
 #[pyfunction]
 fn transform_hessian(
     py: Python<'_>,
     f: Py<PyAny>,
     args: Tensors,
     wrt: Vec<usize>,
-) -> PyResult<Vec<Vec<PyTensor>>> {
-    let rows = transformed(py, f, |f, _| flat::hessian(f, &args.0, &wrt))?;
-    Ok(wrapped_rows(rows))
+) -> PyResult<Blocks> {
+    let (rows, aux) = transformed(py, f, |f, _| flat::hessian_with_aux(f, &args.0, &wrt))?;
+    Ok((wrapped_rows(rows), wrapped(aux)))
 }
 
 /// The products of a scalar's second derivatives with tangents, for each argument that is a float.
@@ -316,7 +326,7 @@ fn transform_gradcheck(
     directions: Option<Size>,
     tolerance: Option<Real>,
     second_order: bool,
-    seed: u64,
+    seed: Seed,
 ) -> PyResult<PyReport> {
     let default = GradcheckOptions::default();
     let options = GradcheckOptions {
@@ -324,7 +334,7 @@ fn transform_gradcheck(
         directions: directions.map_or(default.directions, |x| x.0),
         tolerance: tolerance.map_or(default.tolerance, |x| x.0),
         second_order,
-        seed,
+        seed: seed.0,
     };
     let mut report = transformed(py, f, |f, _| gradcheck(f, &args.0, &options))?;
     report.names = names;

@@ -106,10 +106,31 @@ def test_mistakes_are_named():
         uopc.custom(lambda x: x, vjp=lambda args, y, g: g.sum())(x)
     with pytest.raises(ValueError, match="cotangent 0 is a Tensor, not a list"):
         uopc.custom(lambda xs: xs[0] + xs[1], vjp=lambda args, y, g: g)([x, y])
+    with pytest.raises(TypeError, match="the result of pair is a tuple, not a tensor; join its parts"):
+        uopc.custom(lambda x: (x, x), vjp=lambda args, y, g: g, name="pair")(x)
+    with pytest.raises(TypeError, match="a cotangent that the vjp of listed gives is a list, not a tensor"):
+        uopc.custom(lambda x: x, vjp=lambda args, y, g: [g], name="listed")(x)
+    with pytest.raises(TypeError, match="the tangent that the jvp of none gives is a NoneType"):
+        uopc.custom(lambda x: x, jvp=lambda args, y, t: None, name="none")(x)
+    with pytest.raises(RuntimeError, match="has a jvp that is not linear, so no vjp follows from it"):
+        uopc.custom(lambda x: x, jvp=lambda args, y, t: Tensor([1.0, 1.0]))(x)
+    with pytest.raises(TypeError, match="gradient_hook: what the hook gives is a NoneType"):
+        uopc.gradient_hook(x, lambda g: None)
+    with pytest.raises(TypeError, match="straight_through: the result of the function is a tuple"):
+        uopc.straight_through(lambda x: (x, x))(x)
     with pytest.raises(TypeError, match="vjp is a function, not 3"):
         uopc.custom(lambda x: x, vjp=3)
     with pytest.raises(TypeError, match="f is a function, not None"):
         uopc.custom(None)
+
+
+def test_rules_in_f32_are_checked():
+    x = Tensor([0.5, -1.0, 2.0])
+    sine = lambda slope: uopc.custom(lambda x: x.sin(), vjp=lambda args, y, g: g * args[0].cos() * slope)
+    assert uopc.gradcheck(sine(1.0), x)
+    assert uopc.gradcheck(sine(1.001), x).comparisons[0].verdict == "differ"
+    # What says of itself that its gradient is another one.
+    assert uopc.gradcheck(uopc.straight_through(lambda x: x.trunc()), x * 1.25).comparisons[0].verdict == "differ"
 
 
 def test_straight_through_passes_gradients():

@@ -306,6 +306,39 @@ def test_hessians():
     near(hvp(lambda x: (x**3).sum(), [t(X)], [t(X)]), 6 * X**2)
 
 
+def test_aux_comes_along_with_jacobians_and_hessians():
+    f = lambda x, y: ({"s": (x * x * y).sum(), "v": x * y}, {"n": 3, "x": x + y, "i": Tensor([1, 2]), "none": None})
+    for make in (jacobian, jacfwd, jacrev):
+        found, aux = make(f, has_aux=True)(t(X), t(X + 1))
+        near(found["s"], 2 * X * (X + 1))
+        near(found["v"], np.diag(X + 1))
+        near(aux["x"], 2 * X + 1)
+        assert aux["n"] == 3 and aux["i"].tolist() == [1, 2] and aux["none"] is None
+        with pytest.raises(TypeError, match="with has_aux the function returns"):
+            make(lambda x: x, has_aux=True)(t(X))
+    blocks, aux = hessian(f, (0, 1), has_aux=True)(t(X), t(X + 1))
+    near(blocks["s"][0][1], np.diag(2 * X))
+    near(aux["x"], 2 * X + 1)
+    found, aux = hessian(lambda x: ((x * x * x).sum(), x * 2), has_aux=True)(t(X))
+    near(found, np.diag(6 * X))
+    near(aux, 2 * X)
+    # What comes along is differentiated from outside.
+    near(grad(lambda x: hessian(lambda x: ((x * x).sum(), x**3), has_aux=True)(x)[1].sum())(t(X)), 3 * X**2)
+    per_row = vmap(lambda x: jacobian(lambda x: (x * x, x.sum()), has_aux=True)(x))
+    found, aux = per_row(t(A))
+    near(aux, A.sum(1))
+    assert found.shape == (3, 4, 4)
+
+
+def test_a_pullback_belongs_to_the_primals_as_they_were():
+    x = t([1.0, 2.0])
+    _, pull_back = vjp(lambda x: x**3, x)
+    x.assign(x * 10)
+    near(pull_back(t([1.0, 1.0]))[0], np.array([3.0, 12.0]))
+    x[0] = 5.0
+    near(pull_back(t([1.0, 1.0]))[0], np.array([3.0, 12.0]))
+
+
 # ---- errors ----
 
 
@@ -386,6 +419,13 @@ def test_what_the_function_raises_comes_out_as_it_is(name):
         (ValueError, "there is no such axis", lambda: vmap(lambda x: x, 0, 2)(t(X))),
         (TypeError, "vmap: argument 0 is a str; .* leave it out by in_axes", lambda: vmap(lambda x: x)("x")),
         (RuntimeError, "gradcheck needs an argument of floats", lambda: gradcheck(lambda x: x, Tensor([1]))),
+        (ValueError, "gradcheck: the step is -1; use a finite number above 0", lambda: gradcheck(lambda x: x, t(X), step=-1)),
+        (ValueError, "gradcheck: the tolerance is NaN", lambda: gradcheck(lambda x: x, t(X), tolerance=float("nan"))),
+        (ValueError, "gradcheck: no directions", lambda: gradcheck(lambda x: x, t(X), directions=0)),
+        (ValueError, "has more than 64 bits", lambda: gradcheck(lambda x: x, t(X), seed=2**70)),
+        (TypeError, "a seed is an integer, not 0.5", lambda: gradcheck(lambda x: x, t(X), seed=0.5)),
+        (RuntimeError, "returns a scalar of floats, not f64 of shape", lambda: hvp(lambda x: x, (t(X),), (t(X),))),
+        (TypeError, "explain_gradient: the loss is a tensor, not a float", lambda: uopc.explain_gradient(3.0, t(X))),
     ],
 )
 def test_error(error, text, call):
@@ -480,6 +520,8 @@ def test_gradcheck_finds_what_is_right_and_what_is_wrong():
     kink = gradcheck(lambda x: x.abs(), t([0.0]))
     assert not kink and {c.verdict for c in kink.comparisons} >= {"unclear"}
     assert "unclear" in str(kink)
+    corner = gradcheck(lambda x: (x - 2.0).relu(), t([1.0, 2.0, 3.0]))
+    assert not corner and {c.verdict for c in corner.comparisons} == {"agree", "unclear"}
     assert len(gradcheck(Tensor.exp, t(X), second_order=False).comparisons) == 2
     # Quotients of a large step are far off, and more so than those of half of it.
     assert not gradcheck(lambda x: x.exp(), t(X), step=1e-1, directions=1)

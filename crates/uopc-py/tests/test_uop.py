@@ -86,7 +86,7 @@ def examples():
         "SHRINK": m.shrink(((0, 1), (1, 3))),
         "STACK": UOp.stack(x, y),
         "INDEX": m.index(i),
-        "SCATTER_ADD": UOp(Ops.SCATTER_ADD, (x, i), (7,)),
+        "SCATTER_ADD": x.scatter_add(i, shape=(7,)),
         "REDUCE": m.reduce(Ops.MAX, 2),
         "SCAN": UOp(Ops.SCAN, (x,), Ops.MUL),
         "ARGSORT": UOp(Ops.ARGSORT, (x,)),
@@ -332,18 +332,37 @@ def test_movement_takes_tuples_or_numbers():
     assert buf(0, 1).reshape(()).shape == () and buf(0, 1).reshape().shape == ()
 
 
+def test_scatter_add_is_the_transpose_of_index():
+    values = Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).uop
+    at = Tensor([2, 0, 2]).uop
+    assert values.scatter_add(at, shape=(3, 2)) == UOp(Ops.SCATTER_ADD, (values, at), (3, 2))
+    run = lambda u: Tensor.from_uop(u).tolist()
+    assert run(values.scatter_add(at, shape=(3, 2))) == [[3.0, 4.0], [0.0, 0.0], [6.0, 8.0]]
+    column = Tensor([1, 1, 9]).uop
+    both = values.reduce(Ops.ADD, 1).scatter_add(at, column, shape=[3, 2])
+    assert run(both) == [[0.0, 7.0], [0.0, 0.0], [0.0, 3.0]]
+    table = Tensor([[0.5, 1.0], [1.5, 2.0], [2.5, 3.0]]).uop
+    (g,) = uopc.gradient.gradient((table.index(at) * values).reduce(Ops.ADD, 2), [table])
+    assert run(g) == run(values.scatter_add(at, shape=(3, 2)))
+
+
 def test_shapes_are_strict():
     m = buf(0, 6).reshape(2, 3)
     for wrong in (lambda: m.reshape(4), lambda: m.reshape(-1), lambda: m.expand(4, 3),
                   lambda: m.permute(0, 0), lambda: m.permute(0), lambda: m.shrink([(0, 3), (0, 3)]),
                   lambda: m.shrink([(0, 2)]), lambda: m.shrink([(0, 1, 2), (0, 3)]),
                   lambda: m.reduce(Ops.ADD, 3), lambda: m.permute(0, 300),
-                  lambda: m.reduce(Ops.ADD, 999), lambda: m.index(0, 0, 0)):
+                  lambda: m.reduce(Ops.ADD, 999), lambda: m.index(0, 0, 0),
+                  lambda: m.scatter_add(UOp.iota(3), shape=(4, 3)), lambda: m.scatter_add(shape=(2, 4)),
+                  lambda: m.scatter_add(UOp.iota(2), shape=(-4, 3)),
+                  lambda: m.scatter_add(UOp.iota(2), UOp.iota(2), UOp.iota(2), shape=(4, 3))):
         with pytest.raises(ValueError):
             wrong()
     for wrong in (lambda: m.reshape(1.5), lambda: m.reshape("6"), lambda: m.permute(True, 0),
                   lambda: m.reduce(Ops.SIN, 1), lambda: m.reduce("add", 1), lambda: m.index(0.5),
-                  lambda: m.index(buf()), lambda: m.shrink(5), lambda: UOp.stack(1, 2)):
+                  lambda: m.index(buf()), lambda: m.shrink(5), lambda: UOp.stack(1, 2),
+                  lambda: m.scatter_add(buf(0, 2), shape=(4, 3)), lambda: m.scatter_add(0, shape=(4, 3)),
+                  lambda: m.scatter_add(UOp.iota(2), shape=(4.0, 3)), lambda: m.scatter_add(UOp.iota(2))):
         with pytest.raises(TypeError):
             wrong()
 

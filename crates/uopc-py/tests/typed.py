@@ -272,6 +272,7 @@ def graphs() -> UOp:
     made += [x.full_like(3.0), x.reshape(4), x.reshape((4,)), x.reshape(1, 4).expand(3, 4)]
     made += [x.reshape(1, 4).expand((3, 4)), x.permute(1, 0), x.permute((1, 0))]
     made += [x.shrink(((0, 1), (0, 2))), x.reduce(Ops.ADD, 1), x.index(0), x.stage("detach")]
+    made += [x.scatter_add(UOp.iota(2), shape=(3, 2)), x.scatter_add(UOp.iota(2), shape=[4, 2])]
     made += [UOp.stack(x, x), UOp.stack([x, x]), UOp(Ops.ADD, (x, x)), UOp(Ops.CONST, arg=1.0, dtype="f32")]
     made += [copy.copy(x), copy.deepcopy(x), c]
     made += [pad(x, ((0, 1), (1, 0))), flip(x, 0), flip(x, [0, 1]), sum_to(x, (1, 2)), zeros_like(x)]
@@ -312,6 +313,7 @@ def transformed() -> List[Tensor]:
     made += [y, *pull_back(1.0), *uopc.jvp(f, (x,), (x,))]
     made += [uopc.vmap(f, in_axes=0, out_axes=0)(Tensor([[1.0, 2.0]]))]
     made += [make(f)(x) for make in (uopc.jacobian, uopc.jacfwd, uopc.jacrev, uopc.hessian)]
+    made += uopc.jacobian(lambda x: (f(x), x), argnums=0, has_aux=True)(x)
     made += [uopc.hvp(f, (x,), [x]), uopc.stop_gradient(x)]
     assert_type(uopc.stop_gradient((x, 1)), Tuple[Tensor, int])
     report = uopc.gradcheck(f, x, directions=1, tolerance=1e-6, step=1e-5, second_order=False, seed=1)

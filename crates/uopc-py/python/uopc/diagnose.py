@@ -29,7 +29,7 @@ def explain_gradient(loss: Tensor, target: Tensor) -> Explanation:
     integers, a position, a rule of one's own, an update since), with the line and the remedy.
     Nothing is computed. It is true if a derivative flows from the target to the loss.
 
-    Raises RuntimeError when one of the two is no float.
+    Raises RuntimeError when one of the two is no float, TypeError when it is no tensor.
 
     >>> w = Tensor([1.0, 2.0], requires_grad=True)
     >>> print(uopc.explain_gradient((w.detach() * 2).sum(), w))
@@ -37,6 +37,9 @@ def explain_gradient(loss: Tensor, target: Tensor) -> Explanation:
     it is cut here:
        - stage detach of buffer f32 (2,): it is detached; leave out the detach (at ...)
     """
+    for name, given in (("loss", loss), ("target", target)):
+        if not isinstance(given, Tensor):
+            raise TypeError(f"explain_gradient: the {name} is a tensor, not a {type(given).__name__}")
     return loss.explain_gradient(target)
 
 

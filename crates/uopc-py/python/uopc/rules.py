@@ -82,7 +82,7 @@ class Custom:
             return tree_unflatten(structure, own)
 
         def body(tensors: List[Tensor]) -> Tensor:
-            return self._f(*tree(tensors))
+            return _one(f"the result of {self._name}", self._f(*tree(tensors)))
 
         def pull(tensors: List[Tensor], y: Tensor, g: Tensor) -> List[Optional[Tensor]]:
             assert self._vjp is not None
@@ -100,16 +100,26 @@ class Custom:
                 # None in the place of a tree is zero for all of it.
                 what = f"the vjp of {self._name}: cotangent {k}"
                 flat += [None] * len(own) if part is None else _up_to(own_structure, part, what)
-            return [flat[k] for k in places]
+            what = f"a cotangent that the vjp of {self._name} gives"
+            return [None if flat[k] is None else _one(what, flat[k]) for k in places]
 
         def push(tensors: List[Tensor], y: Tensor, tangents: List[Tensor]) -> Tensor:
             assert self._jvp is not None
-            return self._jvp(tree(tensors), y, tree(tangents))
+            pushed = self._jvp(tree(tensors), y, tree(tangents))
+            return _one(f"the tangent that the jvp of {self._name} gives", pushed)
 
         vjp = None if self._vjp is None else pull
         jvp = None if self._jvp is None else push
         function = _uopc.NativeCustom(self._name, body, vjp, jvp)
         return function, [leaves[k] for k in places]
+
+
+def _one(what: str, given: Any) -> Any:
+    """What a function of the user's gives, where it is one tensor or what becomes one."""
+    if given is None or isinstance(given, (tuple, list, dict, str)):
+        parts = "" if given is None or isinstance(given, str) else "; join its parts, or write a function for each"
+        raise TypeError(f"{what} is a {type(given).__name__}, not a tensor{parts}")
+    return given
 
 
 def _counted(pulled: Any) -> str:
@@ -167,7 +177,9 @@ def straight_through(f: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor
     """
 
     def passed(x: Tensor) -> Tensor:
-        result: Tensor = _uopc.rules_straight_through(f, x)
+        result: Tensor = _uopc.rules_straight_through(
+            lambda x: _one("straight_through: the result of the function", f(x)), x
+        )
         return result
 
     return passed
@@ -183,7 +195,8 @@ def gradient_hook(x: Tensor, f: Callable[[Tensor], Tensor]) -> Tensor:
     >>> uopc.grad(lambda x: (halved(x) * 3).sum())(Tensor([1.0, 2.0])).tolist()
     [1.5, 1.5]
     """
-    result: Tensor = _uopc.rules_gradient_hook(x, f)
+    hook = lambda g: _one("gradient_hook: what the hook gives", f(g))
+    result: Tensor = _uopc.rules_gradient_hook(x, hook)
     return result
 
 

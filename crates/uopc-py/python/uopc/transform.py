@@ -193,13 +193,14 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     return mapped
 
 
-def jacobian(f: Callable[..., Any], argnums: _Argnums = 0) -> Callable[..., Any]:
+def jacobian(f: Callable[..., Any], argnums: _Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """The function that gives the Jacobian of ``f``, computed in the way that takes least.
 
     That is one pass where each element of the result depends on the same element of the argument
     alone, else a tangent for each element of the argument or a cotangent for each of the result.
     The result is a tree like that of ``f``, each leaf of which is a tree like the argument (for a
     tuple of argnums a tuple of them) of tensors with the result's shape followed by the argument's.
+    With ``has_aux`` the function returns ``(out, aux)`` and the result is ``(jacobian, aux)``.
 
     The function that is returned raises TypeError for arguments and RuntimeError for results that
     are no floats, and whatever ``f`` raises.
@@ -207,32 +208,33 @@ def jacobian(f: Callable[..., Any], argnums: _Argnums = 0) -> Callable[..., Any]
     >>> uopc.jacobian(lambda x: x * x)(Tensor([2.0, 3.0])).tolist()
     [[4.0, 0.0], [0.0, 6.0]]
     """
-    return _jacobian("jacobian", "best", f, argnums)
+    return _jacobian("jacobian", "best", f, argnums, has_aux)
 
 
-def jacfwd(f: Callable[..., Any], argnums: _Argnums = 0) -> Callable[..., Any]:
+def jacfwd(f: Callable[..., Any], argnums: _Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """``jacobian`` by forward mode: a tangent for each element of the argument.
 
     >>> uopc.jacfwd(lambda x: x.sum() * x)(Tensor([2.0, 3.0])).tolist()
     [[7.0, 2.0], [3.0, 8.0]]
     """
-    return _jacobian("jacfwd", "forward", f, argnums)
+    return _jacobian("jacfwd", "forward", f, argnums, has_aux)
 
 
-def jacrev(f: Callable[..., Any], argnums: _Argnums = 0) -> Callable[..., Any]:
+def jacrev(f: Callable[..., Any], argnums: _Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """``jacobian`` by reverse mode: a cotangent for each element of the result.
 
     >>> uopc.jacrev(lambda x: x.sum() * x)(Tensor([2.0, 3.0])).tolist()
     [[7.0, 2.0], [3.0, 8.0]]
     """
-    return _jacobian("jacrev", "reverse", f, argnums)
+    return _jacobian("jacrev", "reverse", f, argnums, has_aux)
 
 
-def hessian(f: Callable[..., Any], argnums: _Argnums = 0) -> Callable[..., Any]:
+def hessian(f: Callable[..., Any], argnums: _Argnums = 0, has_aux: bool = False) -> Callable[..., Any]:
     """The function that gives all second derivatives of ``f``: forward over reverse.
 
     The result is a tree like that of ``f``, each leaf of which is a tree like the argument, each leaf
-    of which is again one, with the shapes one behind the other.
+    of which is again one, with the shapes one behind the other. With ``has_aux`` the function returns
+    ``(out, aux)`` and the result is ``(hessian, aux)``.
 
     The function that is returned raises what that of ``jacobian`` raises.
 
@@ -243,14 +245,15 @@ def hessian(f: Callable[..., Any], argnums: _Argnums = 0) -> Callable[..., Any]:
     @_wraps(f)
     def second(*args: Any, **kwargs: Any) -> Any:
         wrt, single = _positions("hessian", argnums, args)
-        call = _Call("hessian", f, args, wrt, kwargs, scalar=True)
+        call = _Call("hessian", f, args, wrt, kwargs, has_aux, scalar=True)
         try:
-            rows = _uopc.transform_hessian(call, call.floats, list(range(len(call.floats))))
+            rows, rest = _uopc.transform_hessian(call, call.floats, list(range(len(call.floats))))
         except _NoScalar:
             # The same as a Jacobian of Jacobians, whatever is returned.
-            return jacobian(jacrev(f, argnums), argnums)(*args, **kwargs)
+            return jacobian(jacrev(f, argnums, has_aux), argnums, has_aux)(*args, **kwargs)
         block = call.derivatives([call.derivatives(row, single) for row in rows], single)
-        return call.out.unflatten([block])
+        blocks = call.out.unflatten([block])
+        return (blocks, call.aux_over(rest)) if has_aux else blocks
 
     return second
 
@@ -295,8 +298,8 @@ def gradcheck(
     each tensor gets; ``tolerance`` what quotients may differ relative to the sum of the terms'
     magnitudes; ``seed`` decides the directions.
 
-    Raises TypeError for arguments that are no tensors, RuntimeError if none is of floats, and
-    whatever ``f`` raises.
+    Raises TypeError for arguments that are no tensors, RuntimeError if none is of floats, ValueError
+    for a step or tolerance that is not above 0 and for no directions, and whatever ``f`` raises.
 
     >>> report = uopc.gradcheck(lambda x: x.sin().exp(), Tensor([0.5, -1.0, 2.0]))
     >>> report.passed, len(report.comparisons)
@@ -310,7 +313,7 @@ def gradcheck(
     arguments = tuple(args) if isinstance(args, (tuple, list)) else (args,)
     call = _Call("gradcheck", f, arguments, range(len(arguments)), {})
     return _uopc.transform_gradcheck(
-        call, call.floats, call.names, step, directions, tolerance, second_order, operator.index(seed)
+        call, call.floats, call.names, step, directions, tolerance, second_order, seed
     )
 
 
@@ -453,12 +456,15 @@ class _Call:
     def result(self, values: List[Tensor]) -> Tuple[Any, Any]:
         """The trees that the function returned, over other tensors."""
         n = self.out.num_leaves
-        out = self.out.unflatten(values[:n])
+        return self.out.unflatten(values[:n]), self.aux_over(values[n:])
+
+    def aux_over(self, tensors: Sequence[Tensor]) -> Any:
+        """What the function returned besides, over other tensors; None if that is nothing."""
         if self.aux is None:
-            return out, None
-        rest = iter(values[n:])
+            return None
+        rest = iter(tensors)
         leaves = [next(rest) if isinstance(x, Tensor) else x for x in self.aux_leaves]
-        return out, self.aux.unflatten(leaves)
+        return self.aux.unflatten(leaves)
 
     def derivatives(self, found: Sequence[Any], single: bool = False) -> Any:
         """Trees like the arguments with one of these for each float.
@@ -488,14 +494,18 @@ def _value_and_grad(
     return both
 
 
-def _jacobian(op: str, mode: str, f: Callable[..., Any], argnums: _Argnums) -> Callable[..., Any]:
+def _jacobian(
+    op: str, mode: str, f: Callable[..., Any], argnums: _Argnums, has_aux: bool
+) -> Callable[..., Any]:
     @_wraps(f)
     def jacobian_of(*args: Any, **kwargs: Any) -> Any:
         wrt, single = _positions(op, argnums, args)
-        call = _Call(op, f, args, wrt, kwargs)
+        call = _Call(op, f, args, wrt, kwargs, has_aux)
         places = list(range(len(call.floats)))
-        rows = _uopc.transform_jacobian(call, call.floats, places, mode)
-        return call.out.unflatten([call.derivatives(row, single) for row in rows])
+        count = lambda: call.out.num_leaves
+        rows, rest = _uopc.transform_jacobian(call, call.floats, places, mode, count)
+        blocks = call.out.unflatten([call.derivatives(row, single) for row in rows])
+        return (blocks, call.aux_over(rest)) if has_aux else blocks
 
     return jacobian_of
 

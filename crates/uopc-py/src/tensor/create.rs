@@ -24,7 +24,7 @@ pub(super) fn create(
 }
 
 /// The 64 bits from which random numbers follow.
-struct Seed(u64);
+pub struct Seed(pub u64);
 
 impl<'py> FromPyObject<'_, 'py> for Seed {
     type Error = PyErr;

@@ -36,6 +36,7 @@ use crate::error::exception;
 use crate::run::{build, compute};
 use crate::site;
 
+pub use create::Seed;
 pub use host::{is_array, tensor_of};
 
 /// A multi-dimensional array that is computed when its values are asked for.

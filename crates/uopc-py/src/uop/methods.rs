@@ -287,6 +287,33 @@ impl PyUOp {
         PyUOp::build(indices.py(), || self.0.index(&nodes))
     }
 
+    /// Adds the rows of this node into zeros of a shape, each at the place along its first axes that
+    /// integer nodes of one shape name: the transpose of `index`.
+    ///
+    /// Indices of shape S need this node to have the shape S + the axes of ``shape`` that are not
+    /// indexed. Rows are added in the row-major order of S; what is out of range, such as a negative
+    /// index, adds nothing.
+    ///
+    /// Raises ValueError if shapes or the number of indices, one at least, do not fit, TypeError for
+    /// indices that are no integers.
+    ///
+    /// >>> rows, at = uopc.uop.UOp.buffer(6).reshape(3, 2), uopc.uop.UOp.buffer(3, "i32", slot=1)
+    /// >>> rows.scatter_add(at, shape=(5, 2)).shape
+    /// (5, 2)
+    #[pyo3(signature = (*indices, shape))]
+    fn scatter_add(&self, indices: &Bound<'_, PyTuple>, shape: Sizes) -> PyResult<PyUOp> {
+        let node = |index: Bound<'_, PyAny>| match index.cast::<PyUOp>() {
+            Ok(node) => Ok(node.get().0.clone()),
+            Err(_) => {
+                let found = index.get_type();
+                let message = format!("scatter_add: an index is a UOp of integers, not {found}");
+                Err(PyTypeError::new_err(message))
+            }
+        };
+        let nodes: Vec<UOp> = indices.iter().map(node).collect::<PyResult<_>>()?;
+        PyUOp::build(indices.py(), || self.0.scatter_add(&nodes, &shape.0))
+    }
+
     // ---- markers ----
 
     /// The same value with a request: "detach" stops gradients, "materialise" gives the value a

@@ -77,10 +77,10 @@ pub fn jacobian_with_aux(
 /// The derivatives of one result by one argument.
 fn block(trace: &Trace, which: usize, k: usize, mode: Mode) -> Result<UOp> {
     let y = trace.outputs[which].uop();
+    let leaf = trace.leaf(k)?;
     let x = &trace.primals[k];
     let (n, m) = (x.numel(), y.shape().numel());
     let shape: Vec<usize> = y.shape().iter().chain(x.shape().iter()).copied().collect();
-    let leaf = trace.leaf(k)?;
     if mode == Mode::Best && is_diagonal(&y, leaf) {
         let slopes = crate::autodiff::jvp(&y, &[leaf.clone()], &[leaf.full_like(1.0)?])?;
         let slopes = slopes.reshape(&[n, 1])?.expand(&[n, n])?;

@@ -38,6 +38,11 @@ struct Page;
 #[doc = include_str!("../../../../docs/diagnosis.md")]
 struct Diagnosis;
 
+/// Likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/autodiff-memory.md")]
+struct Memory;
+
 mod custom;
 pub mod flat;
 pub mod gradcheck;

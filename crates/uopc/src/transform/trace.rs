@@ -56,9 +56,15 @@ impl Trace {
     /// The leaf of an argument that is differentiated.
     ///
     /// # Errors
-    /// When it is no float.
+    /// When there is no such argument, or it is no float.
     pub fn leaf(&self, which: usize) -> Result<&UOp> {
-        self.leaves[which].as_ref().ok_or_else(|| {
+        let Some(leaf) = self.leaves.get(which) else {
+            let n = self.leaves.len();
+            return Err(gradient_error(format!(
+                "there is no argument {which} to differentiate by; the function has {n}, from 0"
+            )));
+        };
+        leaf.as_ref().ok_or_else(|| {
             let x = &self.primals[which];
             gradient_error(format!(
                 "argument {which}, {} of shape {}, is no float; only floats have derivatives, so \
