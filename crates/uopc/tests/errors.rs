@@ -453,3 +453,21 @@ fn errors_and_nodes_name_the_line_of_a_script() {
         "reshape: (4,) has 4 elements, (3,) has 3; they must agree",
     );
 }
+
+#[test]
+fn arguments_that_are_not_there_are_refused() {
+    use uopc::Error;
+    use uopc::transform::{Mode, flat};
+    let f = |args: &[Tensor]| Ok(vec![args[0].sum(..)?]);
+    let x = [Tensor::from([1.0f64, 2.0])];
+    let refused = |e: Option<Error>| {
+        let e = e.expect("there is one argument").to_string();
+        assert!(e.contains("no argument 3 to differentiate by"), "{e}");
+    };
+    refused(flat::value_and_grad(&f, &x, &[0, 3]).err());
+    refused(flat::vjp(&f, &x, &[3]).err());
+    refused(flat::hessian(&f, &x, &[3]).err());
+    for mode in [Mode::Forward, Mode::Reverse, Mode::Best] {
+        refused(flat::jacobian(&f, &x, &[3], mode).err());
+    }
+}
