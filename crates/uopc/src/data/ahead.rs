@@ -11,6 +11,9 @@ use std::{io, mem};
 use crate::error::Result;
 use crate::runtime::interrupt;
 
+/// The stack of a helper thread, in bytes: that of a main thread, since it runs code of the user.
+const STACK: usize = 8 << 20;
+
 /// A helper thread and the values that it has ready, of which there are never more than were asked
 /// for. Dropping it ends the thread: it stops behind the value that it is making, and is waited for.
 pub struct Ahead<T> {
@@ -34,6 +37,7 @@ impl<T: Send + 'static> Ahead<T> {
         let stopped = stop.clone();
         let thread = thread::Builder::new()
             .name("uopc-loader".into())
+            .stack_size(STACK)
             .spawn(move || {
                 while !stopped.load(Relaxed) {
                     let Some(value) = make() else { return };
