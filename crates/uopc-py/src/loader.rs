@@ -53,7 +53,7 @@ impl PyDataLoader {
     #[pyo3(signature = (
         *arrays, batch_size=Whole(1), shuffle=false, seed=0, drop_last=false,
         prefetch=Whole(PREFETCH as i64), transform=None, with_generator=false
-    ))]
+    ), text_signature = "(*arrays, batch_size=1, shuffle=False, seed=0, drop_last=False, prefetch=2, transform=None, with_generator=False)")]
     #[expect(clippy::too_many_arguments, reason = "keywords of Python")]
     fn new(
         py: Python<'_>,
