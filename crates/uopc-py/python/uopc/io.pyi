@@ -3,7 +3,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Uni
 
 from typing_extensions import TypeAlias, final
 
-from ._uopc import DType
+from . import DType
 from .tensor import Tensor, _DTypeLike, _TensorLike
 
 __all__ = [
