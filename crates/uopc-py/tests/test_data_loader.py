@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -165,13 +164,14 @@ def test_ctrl_c_ends_a_wait():
 
     batches = iter(DataLoader(X, batch_size=5, transform=transform, prefetch=1))
     sender = threading.Thread(target=interrupt)
-    sender.start()
-    with pytest.raises(KeyboardInterrupt):
-        next(batches)
-        # A signal that came before the wait is handled here.
-        time.sleep(0)
-    sender.join()
-    go.set()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            # The signal may come as early as this.
+            sender.start()
+            next(batches)
+        sender.join()
+    finally:
+        go.set()
     # Nothing was lost.
     assert [b.shape[0] for b in batches] == [5, 5, 5, 5, 3]
 
